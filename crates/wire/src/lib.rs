@@ -1,0 +1,3 @@
+//! The Kafka protocol: messages, frames, record batches.
+
+pub mod ids;
