@@ -1,1 +1,21 @@
-//! x
+//! Object storage as Tidemill needs it: put-if-absent, numbered logs, retry, deadlines, faults.
+//!
+//! - [`Backend`] is the narrow set of operations a store must offer; directory, memory, S3, GCS and
+//!   Azure implement it, and so does the fault-injecting wrapper used by every test of the log.
+//! - [`Store`] wraps a backend with retry, deadlines, counters and the recognition of one's own write.
+//! - [`NumberedLog`] is the one primitive everything durable is published by (R1-R3, R11).
+//! - [`envelope`] is the header every stored object starts with.
+//!
+//! This crate knows no partition and no Kafka request.
+
+pub mod backend;
+pub mod envelope;
+pub mod error;
+mod numbered;
+mod store;
+
+pub use backend::{Backend, ObjectMeta, Payload};
+pub use envelope::{Envelope, ObjectKind, PutId};
+pub use error::{StoreError, StoreErrorKind};
+pub use numbered::{CreateOutcome, NumberedLog};
+pub use store::{Store, StoreOptions};
