@@ -1,1 +1,5 @@
-//! x
+//! The log: partitions over one writer's WAL, rolled into data objects that checkpoints publish.
+//!
+//! This crate knows no Kafka request; it takes validated record batches and gives them back.
+
+pub mod types;

@@ -1,5 +1,8 @@
 //! Wall time, monotonic time and timers.
-#![expect(clippy::disallowed_methods, reason = "the one place that may read the clock")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the one place that may read the clock"
+)]
 
 use std::{
     future::Future,
@@ -64,7 +67,9 @@ impl Clock {
                 Err(before) => -i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX),
             },
             Wall::Simulated { origin, base_ms } => {
-                let passed = Instant::now().saturating_duration_since(*origin).as_millis();
+                let passed = Instant::now()
+                    .saturating_duration_since(*origin)
+                    .as_millis();
                 base_ms.load(Ordering::Relaxed) + i64::try_from(passed).unwrap_or(i64::MAX)
             }
         }
@@ -102,7 +107,9 @@ impl Clock {
         duration: Duration,
         future: F,
     ) -> Result<F::Output, Elapsed> {
-        tokio::time::timeout(duration, future).await.map_err(|_| Elapsed)
+        tokio::time::timeout(duration, future)
+            .await
+            .map_err(|_| Elapsed)
     }
 
     /// Runs `future` until `deadline`.
@@ -114,6 +121,8 @@ impl Clock {
         deadline: Instant,
         future: F,
     ) -> Result<F::Output, Elapsed> {
-        tokio::time::timeout_at(deadline, future).await.map_err(|_| Elapsed)
+        tokio::time::timeout_at(deadline, future)
+            .await
+            .map_err(|_| Elapsed)
     }
 }

@@ -28,7 +28,11 @@ impl Runtime {
     /// The machine's clock and entropy.
     #[must_use]
     pub fn system() -> Self {
-        Self { clock: Clock::system(), entropy: Entropy::from_os(), tasks: Tasks::new() }
+        Self {
+            clock: Clock::system(),
+            entropy: Entropy::from_os(),
+            tasks: Tasks::new(),
+        }
     }
 
     /// Virtual time that starts at `start_ms` (Unix milliseconds) and entropy that follows `seed`.

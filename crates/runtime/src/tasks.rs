@@ -46,7 +46,12 @@ impl<T> TaskHandle<T> {
     /// [`TaskPanic`] if it panicked or was aborted.
     pub async fn join(self) -> Result<T, TaskPanic> {
         let name = self.name;
-        self.inner.await.unwrap_or_else(|error| Err(TaskPanic { name, message: error.to_string() }))
+        self.inner.await.unwrap_or_else(|error| {
+            Err(TaskPanic {
+                name,
+                message: error.to_string(),
+            })
+        })
     }
 
     /// Stops the task at its next await.
@@ -157,7 +162,12 @@ impl Tasks {
         }
         tokio::task::spawn_blocking(run)
             .await
-            .unwrap_or_else(|error| Err(TaskPanic { name, message: error.to_string() }))
+            .unwrap_or_else(|error| {
+                Err(TaskPanic {
+                    name,
+                    message: error.to_string(),
+                })
+            })
     }
 
     /// Names of the running tasks, sorted.

@@ -232,13 +232,19 @@ impl Envelope {
         let _reserved = fields.get_u8();
         let key_id = fields.get_u32_le();
         if codec != 0 {
-            return Err(EnvelopeError::TooNew { what: format!("codec {codec}") });
+            return Err(EnvelopeError::TooNew {
+                what: format!("codec {codec}"),
+            });
         }
         if key_id != 0 {
-            return Err(EnvelopeError::TooNew { what: format!("encryption key {key_id}") });
+            return Err(EnvelopeError::TooNew {
+                what: format!("encryption key {key_id}"),
+            });
         }
         let Some(kind) = ObjectKind::from_code(kind_code) else {
-            return Err(EnvelopeError::TooNew { what: format!("object kind {kind_code}") });
+            return Err(EnvelopeError::TooNew {
+                what: format!("object kind {kind_code}"),
+            });
         };
         if must_understand != 0 {
             let what = format!("must-understand flags {must_understand:#06x}");
@@ -253,8 +259,15 @@ impl Envelope {
         let _directory_crc = fields.get_u32_le();
         let object_len = fields.get_u64_le();
         let put_id = PutId(put_id);
-        let envelope =
-            Self { kind, version, must_understand, may_ignore, put_id, cluster_id, writer };
+        let envelope = Self {
+            kind,
+            version,
+            must_understand,
+            may_ignore,
+            put_id,
+            cluster_id,
+            writer,
+        };
         Ok((envelope, directory_len, object_len))
     }
 
@@ -270,7 +283,10 @@ impl Envelope {
     ) -> Result<(Self, Bytes), EnvelopeError> {
         let (envelope, directory_len, _object_len) = Self::decode_header(bytes)?;
         if envelope.kind != kind {
-            return Err(EnvelopeError::WrongKind { expected: kind, found: envelope.kind });
+            return Err(EnvelopeError::WrongKind {
+                expected: kind,
+                found: envelope.kind,
+            });
         }
         if envelope.version > version {
             let what = format!("version {} of {kind:?}", envelope.version);
@@ -279,7 +295,10 @@ impl Envelope {
         let end = Self::LEN + directory_len as usize;
         if bytes.len() < end {
             let found = bytes.len() as u64;
-            return Err(EnvelopeError::Truncated { needed: end as u64, found });
+            return Err(EnvelopeError::Truncated {
+                needed: end as u64,
+                found,
+            });
         }
         let directory = bytes.slice(Self::LEN..end);
         let crc = u32::from_le_bytes([bytes[60], bytes[61], bytes[62], bytes[63]]);

@@ -77,7 +77,11 @@ impl StoreError {
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` of `{}` failed: {}", self.operation, self.key, self.message)?;
+        write!(
+            f,
+            "`{}` of `{}` failed: {}",
+            self.operation, self.key, self.message
+        )?;
         if let Some(status) = self.status {
             write!(f, " (status {status})")?;
         }
