@@ -17,5 +17,5 @@ mod store;
 pub use backend::{Backend, ObjectMeta, Payload};
 pub use envelope::{Envelope, ObjectKind, PutId};
 pub use error::{StoreError, StoreErrorKind};
-pub use numbered::{CreateOutcome, NumberedLog};
+pub use numbered::CreateOutcome;
 pub use store::{Store, StoreOptions};

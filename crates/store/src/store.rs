@@ -1,16 +1,10 @@
 //! A backend with retry, deadlines and counters.
 
-use std::{ops::Range, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use tidemill_runtime::Runtime;
 
-use crate::{
-    backend::{Backend, ObjectMeta, Payload},
-    envelope::PutId,
-    error::StoreError,
-    numbered::CreateOutcome,
-};
+use crate::backend::Backend;
 
 /// Limits of retry. All named, all settable.
 #[derive(Clone, Debug)]
