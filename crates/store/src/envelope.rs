@@ -205,6 +205,34 @@ impl Envelope {
         Some(PutId(id.try_into().ok()?))
     }
 
+    /// The put id of an object from its first bytes, if the header's checksum is right. Kind,
+    /// version and flags may be unknown: whose write it is can be told all the same (R2).
+    #[must_use]
+    pub fn checked_put_id(bytes: &[u8]) -> Option<PutId> {
+        let head = bytes.get(..Self::LEN)?;
+        let crc = u32::from_le_bytes([head[76], head[77], head[78], head[79]]);
+        if crc32c::crc32c(&head[..76]) != crc {
+            return None;
+        }
+        Self::peek_put_id(head)
+    }
+
+    /// True if the bytes are as long as the header says and the directory's checksum is right.
+    /// Says nothing about the bodies.
+    #[must_use]
+    pub fn is_whole(bytes: &[u8]) -> bool {
+        let Some(head) = bytes.get(..Self::LEN) else {
+            return false;
+        };
+        let field =
+            |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let (directory_len, directory_crc) = (field(56) as usize, field(60));
+        let object_len = u64::from(field(64)) | u64::from(field(68)) << 32;
+        let directory = bytes.get(Self::LEN..Self::LEN + directory_len);
+        object_len == bytes.len() as u64
+            && directory.is_some_and(|directory| crc32c::crc32c(directory) == directory_crc)
+    }
+
     /// Reads the header alone; returns it with the directory's length and the object's length.
     ///
     /// # Errors

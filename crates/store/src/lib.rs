@@ -9,13 +9,19 @@
 //! This crate knows no partition and no Kafka request.
 
 pub mod backend;
+pub mod backends;
+mod create;
 pub mod envelope;
 pub mod error;
+mod key;
 mod numbered;
+mod stats;
 mod store;
 
-pub use backend::{Backend, ObjectMeta, Payload};
+pub use backend::{Backend, ObjectMeta, Payload, PutAnswer};
+pub use backends::Memory;
 pub use envelope::{Envelope, ObjectKind, PutId};
 pub use error::{StoreError, StoreErrorKind};
-pub use numbered::CreateOutcome;
-pub use store::{Store, StoreOptions};
+pub use numbered::{CreateOutcome, NumberedLog};
+pub use stats::{LatencySummary, StoreCounters};
+pub use store::{LIST_PAGE, Store, StoreOptions};
