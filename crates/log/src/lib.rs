@@ -2,4 +2,5 @@
 //!
 //! This crate knows no Kafka request; it takes validated record batches and gives them back.
 
+pub mod format;
 pub mod types;

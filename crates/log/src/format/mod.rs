@@ -1,0 +1,3 @@
+//! Layouts of stored objects. A golden-bytes test guards each.
+
+pub mod codec;
