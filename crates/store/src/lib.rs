@@ -17,6 +17,8 @@ mod key;
 mod numbered;
 mod stats;
 mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use backend::{Backend, ObjectMeta, Payload, PutAnswer};
 pub use backends::Memory;
