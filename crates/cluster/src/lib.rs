@@ -1,1 +1,11 @@
-//! x
+//! What a cluster agrees on: the metadata log and its image, registration, tenures, sealing, start.
+//!
+//! - [`Change`] is one change of metadata; an entry of the metadata log is a list of them ([`format`]).
+//! - [`Image`] is the state after a number of entries: brokers, topics, configurations, tenures.
+//! - [`Cluster`] reads the log, commits changes to it and tells who waits ([`Cluster::watch`]).
+
+pub mod format;
+pub mod image;
+
+pub use format::Change;
+pub use image::Image;
