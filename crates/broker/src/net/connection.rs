@@ -1,0 +1,272 @@
+//! One connection: in order in, concurrently through, in order out.
+
+use std::{pin::Pin, sync::Arc};
+
+use futures_util::{
+    StreamExt,
+    future::BoxFuture,
+    stream::FuturesOrdered,
+};
+use tidemill_runtime::Instant;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
+    sync::watch,
+};
+
+use super::{
+    FETCHES_IN_FLIGHT_MAX, Frame, FrameError, FrameReader, FrameWriter, NetShared, Peer, Reply,
+    Service, WRITE_QUEUE_MAX_BYTES, Weight,
+};
+
+/// How far the broker's stop has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Serving.
+    Run,
+    /// No new request is read; what runs is answered.
+    Drain,
+    /// Everything is dropped.
+    Stop,
+}
+
+type InFlight = FuturesOrdered<BoxFuture<'static, (Weight, Reply)>>;
+
+/// What happened in one turn of the loop.
+enum Turn {
+    Answered((Weight, Reply)),
+    Written(std::io::Result<()>),
+    Read(Result<Option<Frame>, FrameError>),
+    Room,
+    Timer,
+    Phase,
+}
+
+struct Connection<S> {
+    service: Arc<S>,
+    peer: Arc<Peer>,
+    shared: NetShared,
+    reader: FrameReader,
+    writer: FrameWriter,
+    in_flight: InFlight,
+    produces: usize,
+    fetches: usize,
+    /// Set while produced data has no room; ends when it has.
+    muted: Option<BoxFuture<'static, ()>>,
+    /// No further request is read.
+    closing: bool,
+    /// Whether the last turn could read, to let silence count anew after a pause.
+    was_reading: bool,
+    last_write: Instant,
+}
+
+/// Serves `stream` until it ends, is idle for too long, or `phase` says so.
+pub async fn serve_connection<S, IO>(
+    service: Arc<S>,
+    shared: NetShared,
+    peer: Arc<Peer>,
+    stream: IO,
+    mut phase: watch::Receiver<Phase>,
+) where
+    S: Service,
+    IO: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let now = shared.clock.monotonic();
+    let (mut read, mut write) = tokio::io::split(stream);
+    let mut connection = Connection {
+        service,
+        peer,
+        reader: FrameReader::new(now),
+        writer: FrameWriter::default(),
+        in_flight: FuturesOrdered::new(),
+        produces: 0,
+        fetches: 0,
+        muted: None,
+        closing: false,
+        was_reading: true,
+        last_write: now,
+        shared,
+    };
+    let clean = connection.run(&mut read, &mut write, &mut phase).await;
+    if clean {
+        // FIN rather than RST, so that the client sees a close and not an error (K9).
+        let _ = write.shutdown().await;
+    }
+}
+
+impl<S: Service> Connection<S> {
+    /// True if what was answered has been written and the socket is to be closed politely.
+    async fn run<R, W>(
+        &mut self,
+        read: &mut R,
+        write: &mut W,
+        phase: &mut watch::Receiver<Phase>,
+    ) -> bool
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        let clock = self.shared.clock.clone();
+        let mut timer_at = self.deadline();
+        let mut timer: Pin<Box<_>> = Box::pin(clock.sleep_until(timer_at));
+        loop {
+            if self.closing && self.in_flight.is_empty() && self.writer.is_empty() {
+                return true;
+            }
+            match self.turn(read, write, timer.as_mut(), phase).await {
+                Turn::Answered(answer) => self.answered(answer),
+                Turn::Written(Ok(())) => self.last_write = clock.monotonic(),
+                Turn::Written(Err(_)) => return false,
+                Turn::Read(Ok(Some(frame))) => self.start(frame),
+                Turn::Read(Ok(None)) => self.closing = true,
+                Turn::Read(Err(error)) => {
+                    self.log_close(&error);
+                    self.closing = true;
+                }
+                Turn::Room => self.muted = None,
+                Turn::Timer => {
+                    if self.expired(clock.monotonic()) {
+                        return self.writer.is_empty();
+                    }
+                    timer_at = self.deadline().max(clock.monotonic());
+                    timer = Box::pin(clock.sleep_until(timer_at));
+                }
+                Turn::Phase => match *phase.borrow_and_update() {
+                    Phase::Run => {}
+                    Phase::Drain => self.closing = true,
+                    Phase::Stop => return false,
+                },
+            }
+            // The deadline moves out by itself; only a nearer one needs a new timer.
+            if self.reader.owed() && self.deadline() < timer_at {
+                timer_at = self.deadline();
+                timer = Box::pin(clock.sleep_until(timer_at));
+            }
+        }
+    }
+
+    async fn turn<R, W>(
+        &mut self,
+        read: &mut R,
+        write: &mut W,
+        timer: Pin<&mut (impl Future<Output = ()> + Send)>,
+        phase: &mut watch::Receiver<Phase>,
+    ) -> Turn
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        if self.produces == 0 {
+            self.muted = None;
+        }
+        let reading = self.may_read();
+        if reading && !self.was_reading {
+            self.reader.resume(self.shared.clock.monotonic());
+        }
+        self.was_reading = reading;
+        let muted = self.muted.is_some();
+        // First what runs: a request just taken is started before the next one is read, and all
+        // answers that are ready go out in one write.
+        tokio::select! {
+            biased;
+            Some(answer) = self.in_flight.next(), if !self.in_flight.is_empty() => {
+                Turn::Answered(answer)
+            }
+            changed = phase.changed() => {
+                if changed.is_err() {
+                    // The broker is gone.
+                    self.closing = true;
+                }
+                Turn::Phase
+            }
+            written = self.writer.write_some(write), if !self.writer.is_empty() => {
+                Turn::Written(written)
+            }
+            () = async {
+                match &mut self.muted {
+                    Some(room) => room.await,
+                    None => std::future::pending().await,
+                }
+            }, if muted => Turn::Room,
+            frame = self.reader.next(read, &self.shared), if reading => Turn::Read(frame),
+            () = timer => Turn::Timer,
+        }
+    }
+
+    fn may_read(&self) -> bool {
+        !self.closing
+            && self.muted.is_none()
+            && self.in_flight.len() < self.shared.limits.in_flight_max
+            && self.fetches < FETCHES_IN_FLIGHT_MAX
+            && self.writer.len() < WRITE_QUEUE_MAX_BYTES
+    }
+
+    fn start(&mut self, frame: Frame) {
+        let Some(call) = self.service.call(&self.peer, frame) else {
+            self.closing = true;
+            return;
+        };
+        let weight = call.weight;
+        match weight {
+            Weight::Produce => {
+                self.produces += 1;
+                self.muted = self.service.no_room();
+            }
+            Weight::Fetch => self.fetches += 1,
+            Weight::Light => {}
+        }
+        let reply = call.reply;
+        self.in_flight.push_back(Box::pin(async move { (weight, reply.await) }));
+    }
+
+    fn answered(&mut self, (weight, reply): (Weight, Reply)) {
+        match weight {
+            Weight::Produce => self.produces -= 1,
+            Weight::Fetch => self.fetches -= 1,
+            Weight::Light => {}
+        }
+        match reply {
+            Reply::Send(slices) => self.writer.push(slices),
+            Reply::Nothing => {}
+            Reply::Close => {
+                // What runs behind it is not answered: the client is to start over.
+                self.in_flight = FuturesOrdered::new();
+                (self.produces, self.fetches) = (0, 0);
+                self.closing = true;
+            }
+        }
+    }
+
+    fn last_activity(&self) -> Instant {
+        self.reader.last_read().max(self.last_write)
+    }
+
+    /// When the connection must be looked at again.
+    fn deadline(&self) -> Instant {
+        let limits = &self.shared.limits;
+        if self.reader.owed() && self.was_reading {
+            return self.reader.last_read() + limits.frame_silence_max;
+        }
+        self.last_activity() + limits.idle_max
+    }
+
+    fn expired(&self, now: Instant) -> bool {
+        let limits = &self.shared.limits;
+        if self.reader.owed() && self.was_reading {
+            return now >= self.reader.last_read() + limits.frame_silence_max;
+        }
+        // A running request keeps the connection; a client that reads no answer does not.
+        let waits = !self.in_flight.is_empty() && self.writer.is_empty();
+        !waits && now >= self.last_activity() + limits.idle_max
+    }
+
+    fn log_close(&self, error: &FrameError) {
+        match error {
+            FrameError::Io(_) | FrameError::Truncated => {
+                tracing::debug!(peer = %self.peer.host(), %error, "connection closed");
+            }
+            FrameError::Size { .. } => {
+                tracing::warn!(peer = %self.peer.host(), %error, "connection closed");
+            }
+        }
+    }
+}
