@@ -2,11 +2,7 @@
 
 use std::{pin::Pin, sync::Arc};
 
-use futures_util::{
-    StreamExt,
-    future::BoxFuture,
-    stream::FuturesOrdered,
-};
+use futures_util::{StreamExt, future::BoxFuture, stream::FuturesOrdered};
 use tidemill_runtime::Instant;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
@@ -15,7 +11,7 @@ use tokio::{
 
 use super::{
     FETCHES_IN_FLIGHT_MAX, Frame, FrameError, FrameReader, FrameWriter, NetShared, Peer, Reply,
-    Service, WRITE_QUEUE_MAX_BYTES, Weight,
+    Service, Step, WRITE_QUEUE_MAX_BYTES, Weight,
 };
 
 /// How far the broker's stop has come.
@@ -35,7 +31,7 @@ type InFlight = FuturesOrdered<BoxFuture<'static, (Weight, Reply)>>;
 enum Turn {
     Answered((Weight, Reply)),
     Written(std::io::Result<()>),
-    Read(Result<Option<Frame>, FrameError>),
+    Read(Result<Step, FrameError>),
     Room,
     Timer,
     Phase,
@@ -116,8 +112,9 @@ impl<S: Service> Connection<S> {
                 Turn::Answered(answer) => self.answered(answer),
                 Turn::Written(Ok(())) => self.last_write = clock.monotonic(),
                 Turn::Written(Err(_)) => return false,
-                Turn::Read(Ok(Some(frame))) => self.start(frame),
-                Turn::Read(Ok(None)) => self.closing = true,
+                Turn::Read(Ok(Step::Frame(frame))) => self.start(frame),
+                Turn::Read(Ok(Step::More)) => {}
+                Turn::Read(Ok(Step::End)) => self.closing = true,
                 Turn::Read(Err(error)) => {
                     self.log_close(&error);
                     self.closing = true;
@@ -187,7 +184,7 @@ impl<S: Service> Connection<S> {
                     None => std::future::pending().await,
                 }
             }, if muted => Turn::Room,
-            frame = self.reader.next(read, &self.shared), if reading => Turn::Read(frame),
+            frame = self.reader.step(read, &self.shared), if reading => Turn::Read(frame),
             () = timer => Turn::Timer,
         }
     }
@@ -215,7 +212,8 @@ impl<S: Service> Connection<S> {
             Weight::Light => {}
         }
         let reply = call.reply;
-        self.in_flight.push_back(Box::pin(async move { (weight, reply.await) }));
+        self.in_flight
+            .push_back(Box::pin(async move { (weight, reply.await) }));
     }
 
     fn answered(&mut self, (weight, reply): (Weight, Reply)) {

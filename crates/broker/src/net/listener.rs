@@ -68,8 +68,13 @@ pub async fn accept_loop<S: Service>(
             address: Some(address),
             advertised: Arc::clone(&advertised),
         });
-        let served =
-            serve_connection(Arc::clone(&service), shared.clone(), peer, stream, phase.clone());
+        let served = serve_connection(
+            Arc::clone(&service),
+            shared.clone(),
+            peer,
+            stream,
+            phase.clone(),
+        );
         tasks.spawn("connection", async move {
             served.await;
             drop(slot);
@@ -77,8 +82,10 @@ pub async fn accept_loop<S: Service>(
     }
 }
 
-type Accepted =
-    (Option<tokio::sync::OwnedSemaphorePermit>, (tokio::net::TcpStream, std::net::SocketAddr));
+type Accepted = (
+    Option<tokio::sync::OwnedSemaphorePermit>,
+    (tokio::net::TcpStream, std::net::SocketAddr),
+);
 
 async fn accept(slots: &Arc<Semaphore>, listener: &TcpListener) -> std::io::Result<Accepted> {
     // The semaphore is never closed.

@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use connection::{Phase, serve_connection};
 pub use listener::{Advertised, accept_loop};
-pub use reader::{FrameError, FrameReader};
+pub use reader::{FrameError, FrameReader, Step};
 pub use writer::FrameWriter;
 
 /// Longest request in bytes if nothing else is set: Kafka's `socket.request.max.bytes`.
@@ -85,7 +85,11 @@ impl NetShared {
         // One request of the greatest length must always fit, or it would wait for ever.
         let bytes = REQUEST_MEMORY_BYTES.max(limits.request_max_bytes);
         let memory = Arc::new(Semaphore::new(bytes.div_ceil(1024) + 1));
-        Self { limits: Arc::new(limits), memory, clock }
+        Self {
+            limits: Arc::new(limits),
+            memory,
+            clock,
+        }
     }
 }
 
@@ -113,7 +117,10 @@ impl Peer {
     /// The client's host as Kafka prints it in group descriptions.
     #[must_use]
     pub fn host(&self) -> String {
-        self.address.map_or_else(|| "/unknown".to_owned(), |address| format!("/{}", address.ip()))
+        self.address.map_or_else(
+            || "/unknown".to_owned(),
+            |address| format!("/{}", address.ip()),
+        )
     }
 }
 

@@ -58,6 +58,17 @@ impl std::error::Error for FrameError {
     }
 }
 
+/// What one read brought.
+#[derive(Debug)]
+pub enum Step {
+    /// A whole frame.
+    Frame(Frame),
+    /// A part of one.
+    More,
+    /// The client closed between frames.
+    End,
+}
+
 /// Fewest bytes of a request: key, version and correlation id.
 const HEADER_MIN: usize = 8;
 
@@ -104,39 +115,44 @@ impl FrameReader {
         self.last_read = now;
     }
 
-    /// The next frame; `None` if the client closed between frames. Cancel safe.
+    /// Reads once, unless a whole frame lies here already. Cancel safe.
     ///
     /// # Errors
     /// [`FrameError`]; the connection is to be closed then.
-    pub async fn next<R: AsyncRead + Unpin>(
+    pub async fn step<R: AsyncRead + Unpin>(
         &mut self,
         from: &mut R,
         shared: &NetShared,
-    ) -> Result<Option<Frame>, FrameError> {
-        loop {
-            if self.want.is_none() && self.buf.len() >= PREFIX {
-                self.begin(shared)?;
-            }
-            if let Some(want) = self.want {
-                self.acquire(shared).await;
-                if self.buf.len() >= want {
-                    return Ok(Some(self.take(want)));
-                }
-            }
-            let read = match self.want {
-                Some(want) => self.read_body(from, want).await,
-                None => {
-                    self.buf.reserve(IDLE_BUFFER);
-                    from.read_buf(&mut self.buf).await
-                }
-            };
-            match read {
-                Ok(0) if self.want.is_none() && self.buf.is_empty() => return Ok(None),
-                Ok(0) => return Err(FrameError::Truncated),
-                Ok(_) => self.last_read = shared.clock.monotonic(),
-                Err(error) => return Err(FrameError::Io(error)),
-            }
+    ) -> Result<Step, FrameError> {
+        if let Some(frame) = self.whole(shared).await? {
+            return Ok(Step::Frame(frame));
         }
+        let read = match self.want {
+            Some(want) => self.read_body(from, want).await,
+            None => {
+                self.buf.reserve(IDLE_BUFFER);
+                from.read_buf(&mut self.buf).await
+            }
+        };
+        match read {
+            Ok(0) if self.want.is_none() && self.buf.is_empty() => return Ok(Step::End),
+            Ok(0) => return Err(FrameError::Truncated),
+            Ok(_) => self.last_read = shared.clock.monotonic(),
+            Err(error) => return Err(FrameError::Io(error)),
+        }
+        Ok(self.whole(shared).await?.map_or(Step::More, Step::Frame))
+    }
+
+    /// A frame of which all bytes are here.
+    async fn whole(&mut self, shared: &NetShared) -> Result<Option<Frame>, FrameError> {
+        if self.want.is_none() && self.buf.len() >= PREFIX {
+            self.begin(shared)?;
+        }
+        let Some(want) = self.want else {
+            return Ok(None);
+        };
+        self.acquire(shared).await;
+        Ok((self.buf.len() >= want).then(|| self.take(want)))
     }
 
     /// Takes the prefix and prepares for the body.
@@ -200,7 +216,10 @@ impl FrameReader {
         if self.buf.is_empty() && self.buf.capacity() > 2 * IDLE_BUFFER {
             self.buf = BytesMut::new();
         }
-        Frame { bytes, permit: self.permit.take() }
+        Frame {
+            bytes,
+            permit: self.permit.take(),
+        }
     }
 }
 
