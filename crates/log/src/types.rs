@@ -5,8 +5,8 @@ use std::ops::Range;
 use bytes::Bytes;
 use tidemill_wire::ids::{LeaderEpoch, Offset, PartitionId, ProducerEpoch, ProducerId, WriterId};
 
-/// Highest minus lowest undecided WAL number stays below this (W of the design); a dependency bitmap
-/// has W - 1 bits. Part of the format.
+/// Highest minus lowest undecided WAL number stays below this (W of the design); a dependency
+/// bitmap has W - 1 bits. Part of the format.
 pub const WAL_SPAN: u64 = 128;
 /// At most this many WAL objects are in flight.
 pub const WAL_IN_FLIGHT_MAX: usize = 32;
@@ -80,7 +80,8 @@ impl BatchSlices {
     }
 }
 
-/// Names a data object: `<hh>/data/<writer>/<seq>`, `hh` being two hex digits of a hash of the writer.
+/// Names a data object: `<hh>/data/<writer>/<seq>`, `hh` being two hex digits of a hash of the
+/// writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DataObjectId {
     /// Who wrote it.
@@ -100,7 +101,8 @@ pub struct Extent {
     pub object: DataObjectId,
     /// Bytes of the batches within the object.
     pub range: Range<u64>,
-    /// Bytes of this run's footer (sparse offset and time index, aborted transactions) in the object.
+    /// Bytes of this run's footer (sparse offset and time index, aborted transactions) in the
+    /// object.
     pub footer: Range<u64>,
     /// Largest record timestamp in the run, Unix milliseconds.
     pub max_timestamp: i64,
@@ -161,8 +163,9 @@ pub struct ProducerBatch {
     pub timestamp: i64,
 }
 
-/// A partition's committed state, as checkpoints hold it. A replay on top of it skips the effects of
-/// entries below `next_offset`, but still finds in the WAL every batch at or above the extents' end.
+/// A partition's committed state, as checkpoints hold it. A replay on top of it skips the effects
+/// of entries below `next_offset`, but still finds in the WAL every batch at or above the extents'
+/// end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionHead {
     /// The partition.

@@ -49,7 +49,8 @@ impl Clock {
         Self(Arc::new(Wall::System))
     }
 
-    /// A clock whose wall time starts at `start_ms` (Unix milliseconds) and moves with Tokio's time.
+    /// A clock whose wall time starts at `start_ms` (Unix milliseconds) and moves with Tokio's
+    /// time.
     #[must_use]
     pub fn simulated(start_ms: i64) -> Self {
         Self(Arc::new(Wall::Simulated {

@@ -1,9 +1,9 @@
 //! Time, entropy and tasks, handed in to every other crate.
 //!
-//! Nothing else in the workspace reads a clock, draws a random number or spawns a task; `clippy.toml`
-//! forbids it. Production builds a [`Runtime`] with [`Runtime::system`]; the simulation and the tests
-//! build one with [`Runtime::simulated`] inside a paused Tokio runtime, where time jumps to the next
-//! timer and everything follows the seed.
+//! Nothing else in the workspace reads a clock, draws a random number or spawns a task;
+//! `clippy.toml` forbids it. Production builds a [`Runtime`] with [`Runtime::system`]; the
+//! simulation and the tests build one with [`Runtime::simulated`] inside a paused Tokio runtime,
+//! where time jumps to the next timer and everything follows the seed.
 
 mod clock;
 mod entropy;

@@ -108,7 +108,8 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// Deletes an object; one that does not exist is success.
     async fn delete(&self, key: &str) -> Result<(), StoreError>;
 
-    /// Objects whose key starts with `prefix` (a folder, ending in `/`, or empty) and is greater than
+    /// Objects whose key starts with `prefix` (a folder, ending in `/`, or empty) and is greater
+    /// than
     /// `start_after`, in ascending order, at most `limit`. Fewer than `limit` means the end.
     async fn list(
         &self,
@@ -117,7 +118,8 @@ pub trait Backend: Debug + Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<ObjectMeta>, StoreError>;
 
-    /// Copies `from` to `to` on the store's side unless `to` exists. Byte for byte, put id included.
+    /// Copies `from` to `to` on the store's side unless `to` exists. Byte for byte, put id
+    /// included.
     async fn copy_if_absent(&self, from: &str, to: &str) -> Result<PutAnswer, StoreError>;
 
     /// True if the store is a local directory or memory: requests cost no money and no round trip.

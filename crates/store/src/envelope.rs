@@ -1,7 +1,7 @@
 //! The header every stored object starts with.
 //!
-//! Scope: every object of every kind. Mutability: none, objects are immutable. Layout (little endian,
-//! [`Envelope::LEN`] bytes), then the directory, then the bodies the directory describes:
+//! Scope: every object of every kind. Mutability: none, objects are immutable. Layout (little
+//! endian, [`Envelope::LEN`] bytes), then the directory, then the bodies the directory describes:
 //!
 //! | bytes | field |
 //! |---|---|

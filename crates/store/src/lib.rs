@@ -2,7 +2,8 @@
 //!
 //! - [`Backend`] is the narrow set of operations a store must offer; directory, memory, S3, GCS and
 //!   Azure implement it, and so does the fault-injecting wrapper used by every test of the log.
-//! - [`Store`] wraps a backend with retry, deadlines, counters and the recognition of one's own write.
+//! - [`Store`] wraps a backend with retry, deadlines, counters and the recognition of one's own
+//!   write.
 //! - [`NumberedLog`] is the one primitive everything durable is published by (R1-R3, R11).
 //! - [`envelope`] is the header every stored object starts with.
 //!
