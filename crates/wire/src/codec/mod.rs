@@ -1,0 +1,17 @@
+//! Reading and writing the protocol's primitive types.
+
+mod decoder;
+mod encoder;
+mod error;
+mod str;
+mod values;
+mod wire;
+
+pub use decoder::Decoder;
+pub use encoder::{EncodedFrame, Encoder, ZERO_COPY_MIN};
+pub use error::{DecodeError, DecodeErrorKind, EncodeError, EncodeErrorKind};
+pub use str::Str;
+pub use values::{Records, Uuid};
+pub use wire::Message;
+pub use wire::Request;
+pub(crate) use wire::{Nullable, Wire};

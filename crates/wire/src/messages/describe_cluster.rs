@@ -1,0 +1,33 @@
+//! DescribeCluster: API key 60.
+
+use crate::codec::Str;
+use crate::errors::ErrorCode;
+use crate::schema::schema;
+
+schema! {
+    DescribeClusterRequest, versions 0..=2, flexible 0 {
+        include_cluster_authorized_operations: bool [0..];
+        endpoint_type: i8 [1..], default 1;
+        include_fenced_brokers: bool [2..];
+    }
+}
+
+schema! {
+    DescribeClusterResponse, versions 0..=2, flexible 0 {
+        throttle_time_ms: i32 [0..];
+        error_code: ErrorCode [0..];
+        error_message: Option<Str> [0..];
+        endpoint_type: i8 [1..], default 1;
+        cluster_id: Str [0..];
+        controller_id: i32 [0..], default -1;
+        brokers: Vec<DescribeClusterBroker> [0..];
+        cluster_authorized_operations: i32 [0..], default i32::MIN;
+    }
+    DescribeClusterBroker {
+        broker_id: i32 [0..];
+        host: Str [0..];
+        port: i32 [0..];
+        rack: Option<Str> [0..];
+        is_fenced: bool [2..];
+    }
+}

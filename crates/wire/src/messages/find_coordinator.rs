@@ -1,0 +1,33 @@
+//! FindCoordinator: API key 10.
+
+use crate::codec::Str;
+use crate::errors::ErrorCode;
+use crate::schema::schema;
+
+schema! {
+    FindCoordinatorRequest, versions 0..=6, flexible 3 {
+        key: Str [0..=3];
+        key_type: i8 [1..];
+        coordinator_keys: Vec<Str> [4..];
+    }
+}
+
+schema! {
+    FindCoordinatorResponse, versions 0..=6, flexible 3 {
+        #[ignorable] throttle_time_ms: i32 [1..];
+        error_code: ErrorCode [0..=3];
+        #[ignorable] error_message: Option<Str> [1..=3];
+        node_id: i32 [0..=3];
+        host: Str [0..=3];
+        port: i32 [0..=3];
+        coordinators: Vec<Coordinator> [4..];
+    }
+    Coordinator {
+        key: Str [4..];
+        node_id: i32 [4..];
+        host: Str [4..];
+        port: i32 [4..];
+        error_code: ErrorCode [4..];
+        #[ignorable] error_message: Option<Str> [4..];
+    }
+}
