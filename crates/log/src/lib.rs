@@ -2,5 +2,7 @@
 //!
 //! This crate knows no Kafka request; it takes validated record batches and gives them back.
 
+pub mod extents;
 pub mod format;
+pub mod keys;
 pub mod types;

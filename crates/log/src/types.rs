@@ -99,6 +99,8 @@ pub struct Extent {
     pub end_offset: Offset,
     /// The object.
     pub object: DataObjectId,
+    /// Length of the whole object in bytes.
+    pub object_len: u64,
     /// Bytes of the batches within the object.
     pub range: Range<u64>,
     /// Bytes of this run's footer (sparse offset and time index, aborted transactions) in the
@@ -129,6 +131,8 @@ pub struct ManifestRef {
     pub end_offset: Offset,
     /// Sum of the extents' bytes.
     pub size_bytes: u64,
+    /// Largest record timestamp in the extents, Unix milliseconds.
+    pub max_timestamp: i64,
 }
 
 /// The last batches of one producer in one partition (K25: five).
