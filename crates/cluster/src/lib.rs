@@ -4,8 +4,12 @@
 //! - [`Image`] is the state after a number of entries: brokers, topics, configurations, tenures.
 //! - [`Cluster`] reads the log, commits changes to it and tells who waits ([`Cluster::watch`]).
 
+mod cluster;
+mod error;
 pub mod format;
 pub mod image;
 
+pub use cluster::{Cluster, ClusterOptions, META_PREFIX, SNAPSHOT_EVERY, SNAPSHOT_PREFIX};
+pub use error::{CommitError, MetadataError};
 pub use format::Change;
 pub use image::Image;

@@ -118,13 +118,13 @@ fn encode_topic(topic: &Topic, nodes: &Nodes, out: &mut Writer) {
     });
 }
 
-/// Reads a snapshot.
+/// Reads a snapshot; returns its cluster id, too.
 ///
 /// # Errors
 /// [`EnvelopeError`] if the bytes are damaged, foreign, or of a newer broker.
-pub fn decode_snapshot(bytes: &Bytes) -> Result<Image, EnvelopeError> {
+pub fn decode_snapshot(bytes: &Bytes) -> Result<([u8; 16], Image), EnvelopeError> {
     let kind = ObjectKind::MetadataSnapshot;
-    let (_, directory) = Envelope::decode(bytes, kind, SNAPSHOT_VERSION)?;
+    let (envelope, directory) = Envelope::decode(bytes, kind, SNAPSHOT_VERSION)?;
     let mut body = Reader::new(&directory);
     let mut image = Image {
         next: body.u64()?,
@@ -149,7 +149,7 @@ pub fn decode_snapshot(bytes: &Bytes) -> Result<Image, EnvelopeError> {
     })?;
     image.broker_configs = Arc::new(configs.into_iter().collect());
     body.end()?;
-    Ok(image)
+    Ok((envelope.cluster_id, image))
 }
 
 fn decode_writer(body: &mut Reader<'_>) -> Result<WriterState, EnvelopeError> {
