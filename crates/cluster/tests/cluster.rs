@@ -31,7 +31,11 @@ async fn registered(cluster: &Cluster) -> WriterId {
 #[derive(Debug, PartialEq)]
 struct Exists;
 
-async fn create(cluster: &Arc<Cluster>, n: u64, name: &str) -> Result<Arc<Image>, CommitError<Exists>> {
+async fn create(
+    cluster: &Arc<Cluster>,
+    n: u64,
+    name: &str,
+) -> Result<Arc<Image>, CommitError<Exists>> {
     let topic = new_topic(n, name, 1, cluster.writer());
     let decide = move |image: &Image| {
         if image.topic_by_name(&topic.name).is_some() {
@@ -49,10 +53,16 @@ async fn what_is_committed_is_read_again() {
     assert_eq!(registered(&cluster).await, WriterId(1));
     let image = create(&cluster, 1, "a").await.expect("free");
     assert!(image.topic_by_name("a").is_some());
-    assert_eq!(create(&cluster, 2, "a").await.err(), Some(CommitError::Rejected(Exists)));
+    assert_eq!(
+        create(&cluster, 2, "a").await.err(),
+        Some(CommitError::Rejected(Exists))
+    );
     let again = open(&backend, 2, N).await;
     assert_eq!(again.image().next(), cluster.image().next());
-    assert_eq!(again.image().topic_by_name("a").map(|t| t.id), Some(topic_id(1)));
+    assert_eq!(
+        again.image().topic_by_name("a").map(|t| t.id),
+        Some(topic_id(1))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,11 +106,24 @@ async fn brokers_that_race_for_a_number_agree() {
         let mut seen = Vec::new();
         for broker in &brokers {
             let image = broker.refresh().await.expect("healed");
-            seen.push(image.topics().map(|t| (t.id, t.name.clone())).collect::<Vec<_>>());
+            seen.push(
+                image
+                    .topics()
+                    .map(|t| (t.id, t.name.clone()))
+                    .collect::<Vec<_>>(),
+            );
         }
         let late = open(&backend, 999, 8).await;
-        seen.push(late.image().topics().map(|t| (t.id, t.name.clone())).collect());
-        assert!(seen.windows(2).all(|pair| pair[0] == pair[1]), "seed {seed}");
+        seen.push(
+            late.image()
+                .topics()
+                .map(|t| (t.id, t.name.clone()))
+                .collect(),
+        );
+        assert!(
+            seen.windows(2).all(|pair| pair[0] == pair[1]),
+            "seed {seed}"
+        );
     }
 }
 
@@ -113,10 +136,16 @@ async fn a_start_reads_a_snapshot_and_what_follows_it() {
         create(&cluster, n, &format!("t{n}")).await.expect("free");
         tokio::task::yield_now().await;
     }
-    let snapshots = backend.list("meta-snap/", None, 100).await.expect("healthy");
+    let snapshots = backend
+        .list("meta-snap/", None, 100)
+        .await
+        .expect("healthy");
     assert!((1..=2).contains(&snapshots.len()), "{snapshots:?}");
     // An entry below the newest snapshot is not needed any more (it is never trimmed, though).
-    backend.delete("meta/00000000000000000002").await.expect("healthy");
+    backend
+        .delete("meta/00000000000000000002")
+        .await
+        .expect("healthy");
     let again = open(&backend, 2, 10).await;
     assert_eq!(again.image().topic_count(), 35);
     // A damaged snapshot is passed over as long as the entries are there.
@@ -152,7 +181,10 @@ async fn a_missing_entry_is_named() {
         ..options
     };
     let error = Cluster::open(foreign).await.expect_err("another cluster's");
-    assert!(matches!(error, MetadataError::ForeignCluster { .. }), "{error}");
+    assert!(
+        matches!(error, MetadataError::ForeignCluster { .. }),
+        "{error}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,8 +197,17 @@ async fn a_sealed_broker_commits_nothing() {
     let seal = move |_: &Image| Ok::<_, Infallible>(vec![sealed(writer)]);
     new.commit(seal).await.expect("healthy");
     // It does not know yet, tries the next number and learns it there.
-    assert_eq!(create(&old, 1, "a").await.err(), Some(CommitError::Superseded));
-    assert!(new.refresh().await.expect("healthy").topic_by_name("a").is_none());
+    assert_eq!(
+        create(&old, 1, "a").await.err(),
+        Some(CommitError::Superseded)
+    );
+    assert!(
+        new.refresh()
+            .await
+            .expect("healthy")
+            .topic_by_name("a")
+            .is_none()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -196,8 +237,10 @@ async fn a_commit_outlives_its_caller_and_an_outage() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_is_recognised_as_our_own_write() {
     let mut plan = FaultPlan::none();
-    plan.rules.push(Rule::new(Operation::Put, "meta/", Fault::ErrorAfter).times(2));
-    plan.rules.push(Rule::new(Operation::Put, "meta/", Fault::ExistsAfter).times(1));
+    plan.rules
+        .push(Rule::new(Operation::Put, "meta/", Fault::ErrorAfter).times(2));
+    plan.rules
+        .push(Rule::new(Operation::Put, "meta/", Fault::ExistsAfter).times(1));
     let backend = faulty(1, plan);
     let cluster = open(&backend, 1, N).await;
     assert_eq!(registered(&cluster).await, WriterId(1));

@@ -36,13 +36,22 @@ fn a_registration_gets_the_number_of_its_entry() {
 fn topics_are_found_by_name_and_id_and_collide_by_folded_name() {
     let mut image = started();
     image.apply(&[Change::TopicCreated(new_topic(1, "m.n_o", 3, WriterId(1)))]);
-    assert_eq!(image.topic_by_name("m.n_o").map(|t| t.id), Some(topic_id(1)));
-    assert_eq!(image.colliding_topic("m_n.o").map(|t| t.id), Some(topic_id(1)));
+    assert_eq!(
+        image.topic_by_name("m.n_o").map(|t| t.id),
+        Some(topic_id(1))
+    );
+    assert_eq!(
+        image.colliding_topic("m_n.o").map(|t| t.id),
+        Some(topic_id(1))
+    );
     assert!(image.topic_by_name("m_n.o").is_none());
     assert_eq!(image.partition_count(), 3);
     let topic = image.topic(topic_id(1)).expect("just created");
     assert_eq!(topic.replication_factor, 3);
-    assert_eq!(topic.configs.get("retention.ms").map(String::as_str), Some("1000"));
+    assert_eq!(
+        topic.configs.get("retention.ms").map(String::as_str),
+        Some("1000")
+    );
 }
 
 #[test]
@@ -130,7 +139,12 @@ fn inheriting_gives_every_partition_the_next_epoch() {
     ]);
     let tenures: Vec<_> = [0, 1]
         .map(|index| image.partition(partition(1, index)).expect("exists"))
-        .map(|state| state.tenures().map(|t| (t.epoch.0, t.writer.0, t.first_wal)).collect())
+        .map(|state| {
+            state
+                .tenures()
+                .map(|t| (t.epoch.0, t.writer.0, t.first_wal))
+                .collect()
+        })
         .into_iter()
         .collect::<Vec<Vec<_>>>();
     assert_eq!(tenures[0], [(1, heir.0, 1), (0, 1, 1)]);

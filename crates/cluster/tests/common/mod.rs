@@ -72,7 +72,9 @@ pub fn runtime(seed: u64) -> Runtime {
 
 /// Memory with faults by `plan`.
 pub fn faulty(seed: u64, plan: FaultPlan) -> FaultyBackend {
-    FaultyBackend::new(Arc::new(Memory::new()), runtime(seed), seed, plan)
+    let runtime = runtime(seed);
+    let memory = Memory::new(runtime.clock.clone());
+    FaultyBackend::new(Arc::new(memory), runtime, seed, plan)
 }
 
 pub fn store(backend: &FaultyBackend, runtime: &Runtime) -> Store {
@@ -91,5 +93,7 @@ pub async fn open(backend: &FaultyBackend, seed: u64, snapshot_every: u64) -> Ar
         cluster_id: CLUSTER,
         snapshot_every,
     };
-    Cluster::open(options).await.expect("the metadata log is readable")
+    Cluster::open(options)
+        .await
+        .expect("the metadata log is readable")
 }
