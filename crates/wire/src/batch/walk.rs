@@ -29,21 +29,14 @@ impl RecordMeta {
     }
 }
 
-/// Reads from a source, within a number of bytes.
-struct Body<'s, S> {
-    source: &'s mut S,
-    left: u64,
-}
+/// Reads the fields of one record, never beyond its length.
+trait Fields {
+    fn byte(&mut self, field: &'static str) -> Result<u8, RecordError>;
 
-impl<S: Source> Body<'_, S> {
-    fn byte(&mut self, field: &'static str) -> Result<u8, RecordError> {
-        if self.left == 0 {
-            return Err(RecordError::Beyond(field));
-        }
-        let byte = next_byte(self.source)?.ok_or(RecordError::Truncated)?;
-        self.left -= 1;
-        Ok(byte)
-    }
+    fn skip_bytes(&mut self, count: u64, field: &'static str) -> Result<(), RecordError>;
+
+    /// Bytes of the record not read yet.
+    fn left(&self) -> u64;
 
     fn varlong(&mut self, field: &'static str) -> Result<i64, RecordError> {
         read_varlong(|| self.byte(field))
@@ -55,21 +48,7 @@ impl<S: Source> Body<'_, S> {
 
     fn skip(&mut self, count: i32, field: &'static str) -> Result<(), RecordError> {
         let negative = RecordError::Negative(field, i64::from(count));
-        let mut rest = u64::try_from(count).map_err(|_| negative)?;
-        if rest > self.left {
-            return Err(RecordError::Beyond(field));
-        }
-        self.left -= rest;
-        while rest != 0 {
-            let window = self.source.fill().map_err(RecordError::Inflate)?.len();
-            if window == 0 {
-                return Err(RecordError::Truncated);
-            }
-            let step = window.min(usize::try_from(rest).unwrap_or(usize::MAX));
-            self.source.consume(step);
-            rest -= step as u64;
-        }
-        Ok(())
+        self.skip_bytes(u64::try_from(count).map_err(|_| negative)?, field)
     }
 
     /// Steps over bytes that may be null (length -1); false for null.
@@ -83,16 +62,75 @@ impl<S: Source> Body<'_, S> {
     }
 }
 
-fn next_byte<S: Source>(source: &mut S) -> Result<Option<u8>, RecordError> {
-    let first = source
-        .fill()
-        .map_err(RecordError::Inflate)?
-        .first()
-        .copied();
-    if first.is_some() {
-        source.consume(1);
+/// A record that lies in one window as a whole: nearly all do.
+struct Whole<'a>(&'a [u8]);
+
+impl Fields for Whole<'_> {
+    #[inline]
+    fn byte(&mut self, field: &'static str) -> Result<u8, RecordError> {
+        let (byte, rest) = self.0.split_first().ok_or(RecordError::Beyond(field))?;
+        self.0 = rest;
+        Ok(*byte)
     }
-    Ok(first)
+
+    #[inline]
+    fn skip_bytes(&mut self, count: u64, field: &'static str) -> Result<(), RecordError> {
+        let beyond = RecordError::Beyond(field);
+        let Ok(count) = usize::try_from(count) else {
+            return Err(beyond);
+        };
+        self.0 = self.0.get(count..).ok_or(beyond)?;
+        Ok(())
+    }
+
+    fn left(&self) -> u64 {
+        self.0.len() as u64
+    }
+}
+
+/// A record that spans windows.
+struct Spread<'s, S> {
+    source: &'s mut S,
+    left: u64,
+}
+
+impl<S: Source> Fields for Spread<'_, S> {
+    fn byte(&mut self, field: &'static str) -> Result<u8, RecordError> {
+        if self.left == 0 {
+            return Err(RecordError::Beyond(field));
+        }
+        self.left -= 1;
+        next_byte(self.source)
+    }
+
+    fn skip_bytes(&mut self, count: u64, field: &'static str) -> Result<(), RecordError> {
+        if count > self.left {
+            return Err(RecordError::Beyond(field));
+        }
+        self.left -= count;
+        let mut rest = count;
+        while rest != 0 {
+            let window = self.source.fill().map_err(RecordError::Inflate)?.len();
+            if window == 0 {
+                return Err(RecordError::Truncated);
+            }
+            let step = window.min(usize::try_from(rest).unwrap_or(usize::MAX));
+            self.source.consume(step);
+            rest -= step as u64;
+        }
+        Ok(())
+    }
+
+    fn left(&self) -> u64 {
+        self.left
+    }
+}
+
+fn next_byte<S: Source>(source: &mut S) -> Result<u8, RecordError> {
+    let window = source.fill().map_err(RecordError::Inflate)?;
+    let byte = *window.first().ok_or(RecordError::Truncated)?;
+    source.consume(1);
+    Ok(byte)
 }
 
 /// A zigzag varint of at most five bytes and 32 bits.
@@ -134,10 +172,24 @@ pub(super) fn read_varlong(
 ///
 /// Lengths are checked against the record's own; a count never drives an allocation.
 pub(super) fn walk_record<S: Source>(source: &mut S) -> Result<RecordMeta, RecordError> {
-    let length = read_varint(|| next_byte(source)?.ok_or(RecordError::Truncated))?;
+    let length = read_varint(|| next_byte(source))?;
     let negative = RecordError::Negative("length", i64::from(length));
     let left = u64::try_from(length).map_err(|_| negative)?;
-    let mut body = Body { source, left };
+    let window = source.fill().map_err(RecordError::Inflate)?;
+    let whole = usize::try_from(left)
+        .ok()
+        .and_then(|length| window.get(..length));
+    if let Some(body) = whole {
+        let meta = walk_fields(&mut Whole(body))?;
+        let length = body.len();
+        source.consume(length);
+        return Ok(meta);
+    }
+    walk_fields(&mut Spread { source, left })
+}
+
+#[inline]
+fn walk_fields(body: &mut impl Fields) -> Result<RecordMeta, RecordError> {
     body.byte("attributes")?;
     let timestamp_delta = body.varlong("timestamp")?;
     let offset_delta = body.varint("offset")?;
@@ -152,12 +204,12 @@ pub(super) fn walk_record<S: Source>(source: &mut S) -> Result<RecordMeta, Recor
         body.skip(key, "header key")?;
         body.skip_nullable("header value")?;
     }
-    if body.left != 0 {
-        return Err(RecordError::Stray(body.left));
+    match body.left() {
+        0 => Ok(RecordMeta {
+            offset_delta,
+            timestamp_delta,
+            has_key,
+        }),
+        left => Err(RecordError::Stray(left)),
     }
-    Ok(RecordMeta {
-        offset_delta,
-        timestamp_delta,
-        has_key,
-    })
 }
