@@ -2,6 +2,7 @@
 
 mod builder;
 mod codec;
+mod golden;
 mod header;
 mod hostile;
 mod validate;
