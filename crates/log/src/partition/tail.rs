@@ -1,0 +1,183 @@
+//! The newest batches of a partition, and the memory they may take over all partitions.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Weak},
+};
+
+use parking_lot::Mutex;
+use tidemill_wire::ids::Offset;
+
+use super::Partition;
+use crate::types::TailBatch;
+
+/// Committed batches in offset order: first those rolled already, kept while their bytes are in
+/// memory; then those that are in no extent.
+#[derive(Debug, Default)]
+pub struct Tail {
+    batches: VecDeque<TailBatch>,
+    /// Batches below this are in extents.
+    rolled_below: Offset,
+    unrolled_bytes: u64,
+}
+
+impl Tail {
+    /// A tail whose extents end at `rolled_below`.
+    #[must_use]
+    pub fn new(rolled_below: Offset) -> Self {
+        Self { batches: VecDeque::new(), rolled_below, unrolled_bytes: 0 }
+    }
+
+    /// Adds a committed batch; offsets grow.
+    pub fn push(&mut self, batch: TailBatch) {
+        debug_assert!(
+            self.batches.back().is_none_or(|last| last.last_offset < batch.base_offset),
+            "batches come in offset order"
+        );
+        self.unrolled_bytes += u64::from(batch.size_bytes);
+        self.batches.push_back(batch);
+    }
+
+    /// Batches from the one that holds `offset`, or the first after it. The caller looks at
+    /// [`Tail::start`] first: below it there may be data in extents.
+    pub fn from(&self, offset: Offset) -> impl Iterator<Item = &TailBatch> {
+        let first = self.batches.partition_point(|batch| batch.last_offset < offset);
+        self.batches.range(first..)
+    }
+
+    /// First offset of the tail in memory, rolled batches included.
+    #[must_use]
+    pub fn start(&self) -> Option<Offset> {
+        self.batches.front().map(|batch| batch.base_offset)
+    }
+
+    /// Where the extents end.
+    #[must_use]
+    pub fn rolled_below(&self) -> Offset {
+        self.rolled_below
+    }
+
+    /// Batches that are in no extent yet.
+    pub fn unrolled(&self) -> impl Iterator<Item = &TailBatch> {
+        self.from(self.rolled_below)
+    }
+
+    /// Bytes of batches that are in no extent yet.
+    #[must_use]
+    pub fn unrolled_bytes(&self) -> u64 {
+        self.unrolled_bytes
+    }
+
+    /// Notes that everything below `end` is in extents; returns the bytes that are unrolled no more.
+    pub fn mark_rolled(&mut self, end: Offset) -> u64 {
+        if end <= self.rolled_below {
+            return 0;
+        }
+        let freed = self
+            .unrolled()
+            .take_while(|batch| batch.last_offset < end)
+            .map(|batch| u64::from(batch.size_bytes))
+            .sum();
+        self.rolled_below = end;
+        self.unrolled_bytes -= freed;
+        self.drop_hollow();
+        freed
+    }
+
+    /// Drops batches below the log start; returns the bytes that are unrolled no more.
+    pub fn trim(&mut self, log_start: Offset) -> u64 {
+        let mut freed = 0;
+        while let Some(first) = self.batches.front()
+            && first.last_offset < log_start
+        {
+            if first.last_offset >= self.rolled_below {
+                freed += u64::from(first.size_bytes);
+            }
+            self.batches.pop_front();
+        }
+        self.unrolled_bytes -= freed;
+        freed
+    }
+
+    /// Drops the bytes of the batch at `base`, if it is still there.
+    pub fn evict(&mut self, base: Offset) {
+        let at = self.batches.partition_point(|batch| batch.base_offset < base);
+        if let Some(batch) = self.batches.get_mut(at)
+            && batch.base_offset == base
+        {
+            batch.data = None;
+        }
+        self.drop_hollow();
+    }
+
+    /// A rolled batch without bytes is of no use: its extent has them.
+    fn drop_hollow(&mut self) {
+        while let Some(first) = self.batches.front()
+            && first.data.is_none()
+            && first.last_offset < self.rolled_below
+        {
+            self.batches.pop_front();
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Charge {
+    partition: Weak<Partition>,
+    base: Offset,
+    bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Charges {
+    queue: VecDeque<Charge>,
+    bytes: u64,
+}
+
+/// The memory of all tails: oldest committed batches go first. What is evicted before it is rolled
+/// is read from the WAL again.
+#[derive(Debug)]
+pub struct TailBudget {
+    limit: u64,
+    charges: Mutex<Charges>,
+}
+
+impl TailBudget {
+    /// A budget of `limit` bytes.
+    #[must_use]
+    pub fn new(limit: u64) -> Self {
+        Self { limit, charges: Mutex::new(Charges::default()) }
+    }
+
+    /// Charges a batch that was just put into its tail.
+    pub(crate) fn charge(&self, partition: &Arc<Partition>, base: Offset, bytes: u64) {
+        let mut charges = self.charges.lock();
+        charges.bytes += bytes;
+        charges.queue.push_back(Charge { partition: Arc::downgrade(partition), base, bytes });
+    }
+
+    /// Evicts until the limit is kept. No partition's lock may be held.
+    pub(crate) fn settle(&self) {
+        while let Some(charge) = self.pop_above_limit() {
+            if let Some(partition) = charge.partition.upgrade() {
+                partition.lock().tail.evict(charge.base);
+            }
+        }
+    }
+
+    fn pop_above_limit(&self) -> Option<Charge> {
+        let mut charges = self.charges.lock();
+        if charges.bytes <= self.limit {
+            return None;
+        }
+        let oldest = charges.queue.pop_front()?;
+        charges.bytes -= oldest.bytes;
+        Some(oldest)
+    }
+
+    /// Bytes charged now.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.charges.lock().bytes
+    }
+}
