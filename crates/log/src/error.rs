@@ -67,24 +67,43 @@ pub enum AppendError {
 impl fmt::Display for AppendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownPartition(partition) => write!(f, "partition `{partition}` is not led here"),
+            Self::UnknownPartition(partition) => {
+                write!(f, "partition `{partition}` is not led here")
+            }
             Self::WrongEpoch { partition, current } => {
                 write!(f, "partition `{partition}` is at leader epoch {current}")
             }
-            Self::OutOfOrderSequence { partition, producer_id, expected, found } => write!(
+            Self::OutOfOrderSequence {
+                partition,
+                producer_id,
+                expected,
+                found,
+            } => write!(
                 f,
                 "producer {producer_id} sent sequence {found} to `{partition}`, expected {expected}"
             ),
-            Self::InvalidProducerEpoch { partition, producer_id, current, found } => write!(
+            Self::InvalidProducerEpoch {
+                partition,
+                producer_id,
+                current,
+                found,
+            } => write!(
                 f,
                 "producer {producer_id} sent epoch {found} to `{partition}`, its newest is {current}"
             ),
-            Self::OffsetOutOfRange { partition, offset, high_watermark } => write!(
+            Self::OffsetOutOfRange {
+                partition,
+                offset,
+                high_watermark,
+            } => write!(
                 f,
                 "offset {offset} of `{partition}` is beyond the high watermark {high_watermark}"
             ),
             Self::Conflict(partition) => {
-                write!(f, "entry conflicts with itself or an earlier one at `{partition}`")
+                write!(
+                    f,
+                    "entry conflicts with itself or an earlier one at `{partition}`"
+                )
             }
             Self::Empty => f.write_str("entry is empty"),
             Self::TooLarge { bytes, limit } => {

@@ -2,7 +2,21 @@
 //!
 //! This crate knows no Kafka request; it takes validated record batches and gives them back.
 
+pub mod entry;
+pub mod error;
 pub mod extents;
 pub mod format;
 pub mod keys;
+pub mod limits;
+mod log;
+pub mod partition;
+pub mod recover;
 pub mod types;
+pub mod wal;
+
+pub use entry::{Appended, Entry, Part, PartBody};
+pub use error::{AppendError, AppendFailed, DrainError, Superseded};
+pub use limits::{Latency, LogLimits, PartitionConfig};
+pub use log::{Log, LogOptions};
+pub use partition::Partition;
+pub use wal::ticket::{CommitTicket, Committed};

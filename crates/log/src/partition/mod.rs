@@ -59,20 +59,30 @@ pub struct Partition {
     last_stable: AtomicI64,
     log_start: AtomicI64,
     state: Mutex<State>,
+    budget: Arc<TailBudget>,
 }
 
 impl fmt::Debug for Partition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Partition").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("Partition")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 
 impl Partition {
-    pub(crate) fn new(recovered: RecoveredPartition) -> Self {
-        let RecoveredPartition { head, extents, tail, config, .. } = recovered;
+    pub(crate) fn open(recovered: RecoveredPartition, budget: Arc<TailBudget>) -> Arc<Self> {
+        let RecoveredPartition {
+            head,
+            extents,
+            tail,
+            config,
+            ..
+        } = recovered;
         let mut batches = Tail::new(extents.end_offset().max(head.log_start));
         tail.into_iter().for_each(|batch| batches.push(batch));
         batches.trim(head.log_start);
+        budget.add_unrolled(batches.unrolled_bytes());
         let state = State {
             leader_epoch: head.leader_epoch,
             log_end: head.next_offset,
@@ -94,8 +104,23 @@ impl Partition {
             last_stable: AtomicI64::new(0),
             log_start: AtomicI64::new(0),
             state: Mutex::new(state),
+            budget,
         };
         partition.publish(&partition.lock());
+        let partition = Arc::new(partition);
+        let charges: Vec<_> = {
+            let state = partition.lock();
+            let loaded = state
+                .tail
+                .from(Offset(0))
+                .filter(|batch| batch.data.is_some());
+            loaded
+                .map(|batch| (batch.base_offset, u64::from(batch.size_bytes)))
+                .collect()
+        };
+        for (base, bytes) in charges {
+            partition.budget.charge(&partition, base, bytes);
+        }
         partition
     }
 
@@ -106,9 +131,13 @@ impl Partition {
     /// Makes the committed state visible to readers that take no lock.
     pub(crate) fn publish(&self, state: &State) {
         let high_watermark = state.high_watermark;
-        let stable = state.producers.first_open().map_or(high_watermark, |o| o.min(high_watermark));
+        let stable = state
+            .producers
+            .first_open()
+            .map_or(high_watermark, |o| o.min(high_watermark));
         // The start first: no reader then sees a start above the marks.
-        self.high_watermark.store(high_watermark.0, Ordering::Release);
+        self.high_watermark
+            .store(high_watermark.0, Ordering::Release);
         self.last_stable.store(stable.0, Ordering::Release);
         self.log_start.store(state.log_start.0, Ordering::Release);
     }
@@ -165,7 +194,9 @@ impl Partition {
     #[must_use]
     pub fn epoch_end(&self, epoch: LeaderEpoch) -> Option<(LeaderEpoch, Offset)> {
         let state = self.lock();
-        state.epochs.end_of(epoch, state.leader_epoch, state.high_watermark)
+        state
+            .epochs
+            .end_of(epoch, state.leader_epoch, state.high_watermark)
     }
 
     /// True once the partition was dropped or the writer fenced: nothing may be answered from it.
@@ -206,12 +237,21 @@ impl Partition {
     /// Committed batches in no extent that lie wholly below number `cut` of `writer`'s WAL, or in
     /// WALs of sealed writers, in order.
     #[must_use]
-    pub fn roll_candidates(&self, writer: tidemill_wire::ids::WriterId, cut: u64) -> Vec<TailBatch> {
+    pub fn roll_candidates(
+        &self,
+        writer: tidemill_wire::ids::WriterId,
+        cut: u64,
+    ) -> Vec<TailBatch> {
         let below = |batch: &&TailBatch| {
             let mut spans = batch.spans.iter();
             spans.all(|span| span.position.writer != writer || span.position.number < cut)
         };
-        self.lock().tail.unrolled().take_while(below).cloned().collect()
+        self.lock()
+            .tail
+            .unrolled()
+            .take_while(below)
+            .cloned()
+            .collect()
     }
 
     /// Replaces the extents by `extents`, which a published checkpoint names and which hold
@@ -219,7 +259,9 @@ impl Partition {
     pub fn install_extents(&self, extents: Arc<ExtentList>, end: Offset) -> u64 {
         let mut state = self.lock();
         state.extents = extents;
-        state.tail.mark_rolled(end)
+        let rolled = state.tail.mark_rolled(end);
+        self.budget.sub_unrolled(rolled);
+        rolled
     }
 
     /// The present extents.
@@ -231,7 +273,11 @@ impl Partition {
     /// When the oldest batch in no extent was committed, Unix milliseconds.
     #[must_use]
     pub fn oldest_unrolled_ms(&self) -> Option<i64> {
-        self.lock().tail.unrolled().next().map(|batch| batch.committed_ms)
+        self.lock()
+            .tail
+            .unrolled()
+            .next()
+            .map(|batch| batch.committed_ms)
     }
 
     /// Gives the partition up: pending batches keep their tickets, readers are woken and told.

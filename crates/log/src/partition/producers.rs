@@ -79,8 +79,14 @@ fn same_sequences(batch: &ProducerBatch, header: &BatchHeader) -> bool {
 impl Producers {
     /// The committed view as a checkpoint held it.
     pub fn restored(producers: Vec<ProducerState>) -> Self {
-        let committed = producers.into_iter().map(|state| (state.producer_id, state)).collect();
-        Self { committed, pending: BTreeMap::new() }
+        let committed = producers
+            .into_iter()
+            .map(|state| (state.producer_id, state))
+            .collect();
+        Self {
+            committed,
+            pending: BTreeMap::new(),
+        }
     }
 
     /// Judges a batch by the pending view. `oldest_ms`: producers that wrote last before this are
@@ -106,9 +112,10 @@ impl Producers {
             }
             return Verdict::OutOfOrder { expected: 0 };
         }
-        let twin = queue.into_iter().flatten().find(|pending| {
-            pending.epoch == current && same_sequences(&pending.batch, header)
-        });
+        let twin = queue
+            .into_iter()
+            .flatten()
+            .find(|pending| pending.epoch == current && same_sequences(&pending.batch, header));
         if let Some(twin) = twin {
             return Verdict::DuplicatePending(twin.batch, twin.outcome.clone());
         }
@@ -119,7 +126,9 @@ impl Producers {
         }
         let last = last_pending
             .map(|pending| pending.batch.last_sequence)
-            .or(stored.and_then(|k| k.batches.last()).map(|batch| batch.last_sequence));
+            .or(stored
+                .and_then(|k| k.batches.last())
+                .map(|batch| batch.last_sequence));
         let expected = last.map_or(0, next_sequence);
         if header.base_sequence == expected {
             Verdict::New
@@ -130,11 +139,14 @@ impl Producers {
 
     /// Takes a batch, with its offsets assigned, into the pending view.
     pub fn push_pending(&mut self, header: &BatchHeader, outcome: Arc<Pending>) {
-        self.pending.entry(header.producer_id).or_default().push_back(PendingBatch {
-            epoch: header.producer_epoch,
-            batch: batch_of(header),
-            outcome,
-        });
+        self.pending
+            .entry(header.producer_id)
+            .or_default()
+            .push_back(PendingBatch {
+                epoch: header.producer_epoch,
+                batch: batch_of(header),
+                outcome,
+            });
     }
 
     /// Moves the oldest pending batch of the producer, which must be this one, to the committed view.
@@ -162,7 +174,10 @@ impl Producers {
             open_transaction: None,
             coordinator_epoch: -1,
         };
-        let state = self.committed.entry(header.producer_id).or_insert_with(fresh);
+        let state = self
+            .committed
+            .entry(header.producer_id)
+            .or_insert_with(fresh);
         if state.epoch != header.producer_epoch {
             state.epoch = header.producer_epoch;
             state.batches.clear();
@@ -193,7 +208,10 @@ impl Producers {
 
     /// First offset of the oldest open transaction.
     pub fn first_open(&self) -> Option<Offset> {
-        self.committed.values().filter_map(|state| state.open_transaction).min()
+        self.committed
+            .values()
+            .filter_map(|state| state.open_transaction)
+            .min()
     }
 
     /// The committed view, ordered by id.
@@ -216,7 +234,12 @@ impl Epochs {
 
     /// Forgets what lies wholly below the log start.
     pub fn trim(&mut self, log_start: Offset) {
-        let passed = self.0.iter().skip(1).take_while(|(_, start)| *start <= log_start).count();
+        let passed = self
+            .0
+            .iter()
+            .skip(1)
+            .take_while(|(_, start)| *start <= log_start)
+            .count();
         self.0.drain(..passed);
         if let Some(first) = self.0.first_mut() {
             first.1 = first.1.max(log_start);
@@ -238,7 +261,11 @@ impl Epochs {
             return Some((current, next));
         }
         // The current epoch begins at the high watermark as long as it has no data.
-        let higher = self.0.iter().find(|(epoch, _)| *epoch > asked).map_or(next, |(_, o)| *o);
+        let higher = self
+            .0
+            .iter()
+            .find(|(epoch, _)| *epoch > asked)
+            .map_or(next, |(_, o)| *o);
         let floor = self.0.iter().rev().find(|(epoch, _)| *epoch <= asked);
         Some((floor.map_or(asked, |(epoch, _)| *epoch), higher))
     }

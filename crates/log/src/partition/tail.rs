@@ -2,7 +2,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use parking_lot::Mutex;
@@ -25,13 +28,19 @@ impl Tail {
     /// A tail whose extents end at `rolled_below`.
     #[must_use]
     pub fn new(rolled_below: Offset) -> Self {
-        Self { batches: VecDeque::new(), rolled_below, unrolled_bytes: 0 }
+        Self {
+            batches: VecDeque::new(),
+            rolled_below,
+            unrolled_bytes: 0,
+        }
     }
 
     /// Adds a committed batch; offsets grow.
     pub fn push(&mut self, batch: TailBatch) {
         debug_assert!(
-            self.batches.back().is_none_or(|last| last.last_offset < batch.base_offset),
+            self.batches
+                .back()
+                .is_none_or(|last| last.last_offset < batch.base_offset),
             "batches come in offset order"
         );
         self.unrolled_bytes += u64::from(batch.size_bytes);
@@ -41,7 +50,9 @@ impl Tail {
     /// Batches from the one that holds `offset`, or the first after it. The caller looks at
     /// [`Tail::start`] first: below it there may be data in extents.
     pub fn from(&self, offset: Offset) -> impl Iterator<Item = &TailBatch> {
-        let first = self.batches.partition_point(|batch| batch.last_offset < offset);
+        let first = self
+            .batches
+            .partition_point(|batch| batch.last_offset < offset);
         self.batches.range(first..)
     }
 
@@ -101,7 +112,9 @@ impl Tail {
 
     /// Drops the bytes of the batch at `base`, if it is still there.
     pub fn evict(&mut self, base: Offset) {
-        let at = self.batches.partition_point(|batch| batch.base_offset < base);
+        let at = self
+            .batches
+            .partition_point(|batch| batch.base_offset < base);
         if let Some(batch) = self.batches.get_mut(at)
             && batch.base_offset == base
         {
@@ -140,20 +153,44 @@ struct Charges {
 pub struct TailBudget {
     limit: u64,
     charges: Mutex<Charges>,
+    /// Bytes in no extent, over all partitions.
+    unrolled: AtomicU64,
 }
 
 impl TailBudget {
     /// A budget of `limit` bytes.
     #[must_use]
     pub fn new(limit: u64) -> Self {
-        Self { limit, charges: Mutex::new(Charges::default()) }
+        Self {
+            limit,
+            charges: Mutex::new(Charges::default()),
+            unrolled: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn add_unrolled(&self, bytes: u64) {
+        self.unrolled.fetch_add(bytes, Ordering::AcqRel);
+    }
+
+    pub(crate) fn sub_unrolled(&self, bytes: u64) {
+        self.unrolled.fetch_sub(bytes, Ordering::AcqRel);
+    }
+
+    /// Committed bytes in no extent, over all partitions.
+    #[must_use]
+    pub fn unrolled(&self) -> u64 {
+        self.unrolled.load(Ordering::Acquire)
     }
 
     /// Charges a batch that was just put into its tail.
     pub(crate) fn charge(&self, partition: &Arc<Partition>, base: Offset, bytes: u64) {
         let mut charges = self.charges.lock();
         charges.bytes += bytes;
-        charges.queue.push_back(Charge { partition: Arc::downgrade(partition), base, bytes });
+        charges.queue.push_back(Charge {
+            partition: Arc::downgrade(partition),
+            base,
+            bytes,
+        });
     }
 
     /// Evicts until the limit is kept. No partition's lock may be held.

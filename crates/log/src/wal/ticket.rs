@@ -31,7 +31,8 @@ impl Pending {
             Err(AppendFailed::Closed) => CLOSED,
         };
         let waiting =
-            self.outcome.compare_exchange(WAITING, code, Ordering::AcqRel, Ordering::Acquire);
+            self.outcome
+                .compare_exchange(WAITING, code, Ordering::AcqRel, Ordering::Acquire);
         if waiting.is_ok() {
             self.changed.notify_waiters();
         }

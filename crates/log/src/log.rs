@@ -1,0 +1,272 @@
+//! The handle on one writer's log.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use parking_lot::RwLock;
+use tidemill_runtime::{Instant, Runtime};
+use tidemill_store::{NumberedLog, Store};
+use tidemill_wire::ids::{LeaderEpoch, PartitionId, WriterId};
+
+use crate::{
+    entry::{Appended, Entry},
+    error::{AppendError, AppendFailed, DrainError, Superseded},
+    limits::{LogLimits, PartitionConfig},
+    partition::{Partition, TailBudget},
+    recover::{Recovered, RecoveredPartition},
+    wal::Wal,
+};
+
+/// What a log needs to start. The writer's WAL object 0 must have been written before
+/// ([`crate::wal::start`]).
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    /// This broker incarnation.
+    pub writer: WriterId,
+    /// The cluster.
+    pub cluster_id: [u8; 16],
+    /// The store.
+    pub store: Store,
+    /// Clock, entropy, tasks.
+    pub runtime: Runtime,
+    /// Limits.
+    pub limits: LogLimits,
+    /// True while a lock on the whole store is held that no other broker can take (a local
+    /// directory's): freshness then needs no proof (R7).
+    pub exclusive: bool,
+}
+
+/// The partitions one writer leads, over its WAL.
+#[derive(Debug)]
+pub struct Log {
+    options: LogOptions,
+    partitions: RwLock<BTreeMap<PartitionId, Arc<Partition>>>,
+    wal: Arc<Wal>,
+}
+
+impl Log {
+    /// Starts the engine. `recovered` is what this writer leads from the start.
+    #[must_use]
+    pub fn open(options: LogOptions, recovered: Recovered) -> Arc<Self> {
+        let budget = Arc::new(TailBudget::new(options.limits.tail_bytes_max));
+        let wal = Wal::open(&options, budget);
+        let log = Arc::new(Self {
+            options,
+            partitions: RwLock::default(),
+            wal,
+        });
+        recovered.partitions.into_iter().for_each(|partition| {
+            log.adopt(partition);
+        });
+        log
+    }
+
+    /// Appends an entry; never waits for the store. All parts are taken, or none.
+    ///
+    /// # Errors
+    /// [`AppendError`]; nothing was taken then.
+    pub fn append(&self, entry: Entry) -> Result<Vec<Appended>, AppendError> {
+        crate::wal::append::append(self, entry)
+    }
+
+    /// A partition this writer leads.
+    #[must_use]
+    pub fn partition(&self, id: PartitionId) -> Option<Arc<Partition>> {
+        self.partitions.read().get(&id).cloned()
+    }
+
+    /// All partitions, ordered by id.
+    #[must_use]
+    pub fn partitions(&self) -> Vec<Arc<Partition>> {
+        self.partitions.read().values().cloned().collect()
+    }
+
+    /// Begins to lead a partition as it was left; returns the one already led, if there is one.
+    pub fn adopt(&self, recovered: RecoveredPartition) -> Arc<Partition> {
+        let mut partitions = self.partitions.write();
+        if let Some(present) = partitions.get(&recovered.head.partition) {
+            return present.clone();
+        }
+        let partition = self.wal.adopt(recovered);
+        partitions.insert(partition.id(), partition.clone());
+        partition
+    }
+
+    /// Begins to lead a new, empty partition.
+    pub fn create_partition(
+        &self,
+        id: PartitionId,
+        epoch: LeaderEpoch,
+        config: PartitionConfig,
+    ) -> Arc<Partition> {
+        let mut recovered = RecoveredPartition::empty(id);
+        recovered.head.leader_epoch = epoch;
+        recovered.config = config;
+        self.adopt(recovered)
+    }
+
+    /// Ceases to lead a partition (its topic was deleted). What is pending is written all the same;
+    /// readers are woken.
+    pub fn drop_partition(&self, id: PartitionId) -> Option<Arc<Partition>> {
+        let partition = self.partitions.write().remove(&id)?;
+        partition.stop(AppendFailed::Closed);
+        Some(partition)
+    }
+
+    /// This broker incarnation.
+    #[must_use]
+    pub fn writer(&self) -> WriterId {
+        self.options.writer
+    }
+
+    /// What the log was opened with.
+    #[must_use]
+    pub fn options(&self) -> &LogOptions {
+        &self.options
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.options.store
+    }
+
+    /// Clock, entropy, tasks.
+    #[must_use]
+    pub fn runtime(&self) -> &Runtime {
+        &self.options.runtime
+    }
+
+    /// This writer's WAL.
+    #[must_use]
+    pub fn wal_objects(&self) -> &NumberedLog {
+        self.wal.objects()
+    }
+
+    pub(crate) fn wal(&self) -> &Arc<Wal> {
+        &self.wal
+    }
+
+    /// Appended and not yet committed bytes.
+    #[must_use]
+    pub fn pending_bytes(&self) -> u64 {
+        self.wal.pending_bytes()
+    }
+
+    /// True while less is pending than the limit.
+    #[must_use]
+    pub fn is_below_limit(&self) -> bool {
+        self.wal.pending_bytes() < self.options.limits.pending_bytes_max
+    }
+
+    /// Waits until less is pending than the limit, or the log has stopped.
+    pub async fn below_limit(&self) {
+        self.wal.below_limit().await;
+    }
+
+    /// Proves that nobody had sealed this writer at some moment after `since` (R7). Callers that
+    /// wait share one GET. Waits as long as the store is silent.
+    ///
+    /// # Errors
+    /// The writer was sealed or closed.
+    pub async fn fresh(&self, since: Instant) -> Result<(), Superseded> {
+        self.wal.fresh(since).await
+    }
+
+    /// As [`Log::fresh`], satisfied by a proof at most `age` old.
+    ///
+    /// # Errors
+    /// The writer was sealed or closed.
+    pub async fn fresh_within(&self, age: Duration) -> Result<(), Superseded> {
+        self.wal.fresh_within(age).await
+    }
+
+    /// Waits until the writer is fenced: it met an object of somebody else. The process must end.
+    pub async fn fenced(&self) {
+        self.wal.fenced().await;
+    }
+
+    /// True once the writer is fenced.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        self.wal.stopped() == Some(AppendFailed::Fenced)
+    }
+
+    /// Stops the writer as if it had met a foreign object: its checkpoint log was closed.
+    pub fn fence(&self) {
+        self.wal.stop(AppendFailed::Fenced);
+    }
+
+    /// The largest WAL number at or below `decided_below` that no entry straddles: all below is
+    /// committed and may be rolled.
+    #[must_use]
+    pub fn roll_cut(&self) -> u64 {
+        self.wal.progress().roll_cut
+    }
+
+    /// All lower numbers landed.
+    #[must_use]
+    pub fn decided_below(&self) -> u64 {
+        self.wal.progress().decided_below
+    }
+
+    /// One past the highest number a PUT was sent for.
+    #[must_use]
+    pub fn next_number(&self) -> u64 {
+        self.wal.progress().next
+    }
+
+    /// Notes that a published checkpoint covers all lower numbers; later WAL objects say so.
+    pub fn set_replay_from(&self, number: u64) {
+        self.wal.set_replay_from(number);
+    }
+
+    /// Committed bytes in no extent.
+    #[must_use]
+    pub fn unrolled_bytes(&self) -> u64 {
+        self.wal.budget().unrolled()
+    }
+
+    /// When the oldest batch in no extent was committed, Unix milliseconds.
+    #[must_use]
+    pub fn oldest_unrolled_ms(&self) -> Option<i64> {
+        self.partitions
+            .read()
+            .values()
+            .filter_map(|p| p.oldest_unrolled_ms())
+            .min()
+    }
+
+    /// Forgets producers that have not written for `producer_expiration` (K27).
+    pub fn expire_producers(&self) {
+        let age = i64::try_from(self.options.limits.producer_expiration.as_millis());
+        let oldest = self
+            .options
+            .runtime
+            .clock
+            .now_ms()
+            .saturating_sub(age.unwrap_or(i64::MAX));
+        for partition in self.partitions() {
+            partition.lock().producers.expire(oldest);
+        }
+    }
+
+    /// Takes nothing new, sends what is pending at once, and waits until all of it is committed.
+    ///
+    /// # Errors
+    /// The deadline passed, or the writer was fenced.
+    pub async fn drain(&self, deadline: Instant) -> Result<(), DrainError> {
+        self.wal.drain(deadline).await
+    }
+
+    /// Stops at once: what is pending fails with [`AppendFailed::Closed`], PUTs in flight are let
+    /// go. Dropping the log does the same.
+    pub fn close(&self) {
+        self.wal.stop(AppendFailed::Closed);
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

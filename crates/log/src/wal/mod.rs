@@ -1,0 +1,197 @@
+//! One writer's WAL: queue, engine, commit, freshness.
+
+pub(crate) mod append;
+mod fresh;
+mod queue;
+pub(crate) mod ticket;
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tidemill_runtime::{Instant, Runtime};
+use tidemill_store::NumberedLog;
+use tidemill_wire::ids::WriterId;
+use tokio::sync::{Notify, watch};
+
+use self::{fresh::Freshness, queue::Queue};
+use crate::{
+    error::{AppendFailed, DrainError, Superseded},
+    keys,
+    limits::LogLimits,
+    log::LogOptions,
+    partition::{Partition, TailBudget},
+    recover::RecoveredPartition,
+};
+
+/// How far the WAL is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// One past the highest number a PUT was sent for.
+    pub next: u64,
+    /// All lower numbers landed, and their entries are committed.
+    pub decided_below: u64,
+    /// The largest number at or below `decided_below` that no entry straddles.
+    pub roll_cut: u64,
+}
+
+/// What appenders, engine and readers of the WAL share.
+pub struct Wal {
+    objects: NumberedLog,
+    writer: WriterId,
+    cluster_id: [u8; 16],
+    runtime: Runtime,
+    limits: LogLimits,
+    queue: Mutex<Queue>,
+    /// The queue changed.
+    pushed: Notify,
+    pending_bytes: AtomicU64,
+    /// Entries that are neither committed nor failed.
+    unsettled: AtomicU64,
+    /// Pending bytes fell, or the log stopped.
+    settled: Notify,
+    progress: Mutex<Progress>,
+    /// A PUT was decided, or the log stopped.
+    decided: Notify,
+    replay_from: AtomicU64,
+    stop: watch::Sender<Option<AppendFailed>>,
+    freshness: Freshness,
+    budget: Arc<TailBudget>,
+}
+
+impl fmt::Debug for Wal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wal")
+            .field("writer", &self.writer)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Wal {
+    pub(crate) fn open(options: &LogOptions, budget: Arc<TailBudget>) -> Arc<Self> {
+        // Object 0 was written by the start sequence.
+        let progress = Progress {
+            next: 1,
+            decided_below: 1,
+            roll_cut: 1,
+        };
+        let wal = Arc::new(Self {
+            objects: NumberedLog::new(options.store.clone(), keys::wal_prefix(options.writer)),
+            writer: options.writer,
+            cluster_id: options.cluster_id,
+            runtime: options.runtime.clone(),
+            limits: options.limits.clone(),
+            queue: Mutex::new(Queue::default()),
+            pushed: Notify::new(),
+            pending_bytes: AtomicU64::new(0),
+            unsettled: AtomicU64::new(0),
+            settled: Notify::new(),
+            progress: Mutex::new(progress),
+            decided: Notify::new(),
+            replay_from: AtomicU64::new(0),
+            stop: watch::Sender::new(None),
+            freshness: Freshness::new(options.exclusive),
+            budget,
+        });
+        wal
+    }
+
+    pub(crate) fn adopt(&self, recovered: RecoveredPartition) -> Arc<Partition> {
+        Partition::open(recovered, self.budget.clone())
+    }
+
+    pub(crate) fn budget(&self) -> &TailBudget {
+        &self.budget
+    }
+
+    pub(crate) fn objects(&self) -> &NumberedLog {
+        &self.objects
+    }
+
+    pub(crate) fn pending_bytes(&self) -> u64 {
+        self.pending_bytes.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn progress(&self) -> Progress {
+        *self.progress.lock()
+    }
+
+    pub(crate) fn set_replay_from(&self, number: u64) {
+        self.replay_from.fetch_max(number, Ordering::AcqRel);
+    }
+
+    /// Why the log takes nothing more, if so.
+    pub(crate) fn stopped(&self) -> Option<AppendFailed> {
+        *self.stop.borrow()
+    }
+
+    /// Stops for good; only the first reason counts. The engine fails what is pending.
+    pub(crate) fn stop(&self, why: AppendFailed) {
+        let first = self.stop.send_if_modified(|stopped| {
+            let first = stopped.is_none();
+            stopped.get_or_insert(why);
+            first
+        });
+        if first {
+            self.queue.lock().close(why);
+            self.settled.notify_waiters();
+            self.decided.notify_waiters();
+        }
+    }
+
+    pub(crate) async fn fenced(&self) {
+        let mut stop = self.stop.subscribe();
+        // The sender lives as long as `self`.
+        let _ = stop
+            .wait_for(|why| *why == Some(AppendFailed::Fenced))
+            .await;
+    }
+
+    pub(crate) async fn below_limit(&self) {
+        loop {
+            let settled = self.settled.notified();
+            if self.pending_bytes() < self.limits.pending_bytes_max || self.stopped().is_some() {
+                return;
+            }
+            settled.await;
+        }
+    }
+
+    pub(crate) async fn drain(&self, deadline: Instant) -> Result<(), DrainError> {
+        self.queue.lock().drain();
+        self.pushed.notify_one();
+        loop {
+            let settled = self.settled.notified();
+            if self.stopped() == Some(AppendFailed::Fenced) {
+                return Err(DrainError::Fenced);
+            }
+            if self.unsettled.load(Ordering::Acquire) == 0 {
+                return Ok(());
+            }
+            if self
+                .runtime
+                .clock
+                .timeout_at(deadline, settled)
+                .await
+                .is_err()
+            {
+                let pending_bytes = self.pending_bytes();
+                return Err(DrainError::Deadline { pending_bytes });
+            }
+        }
+    }
+
+    pub(crate) async fn fresh_within(&self, age: Duration) -> Result<(), Superseded> {
+        let now = self.runtime.clock.monotonic();
+        match now.checked_sub(age) {
+            Some(since) => self.fresh(since).await,
+            None => self.fresh(now).await,
+        }
+    }
+}
