@@ -5,7 +5,7 @@ use std::{fmt::Debug, ops::Range};
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::error::StoreError;
+use crate::{backends::directory::fs::Space, error::StoreError};
 
 /// An object's body as slices, in order; handed to the store without being joined.
 #[derive(Clone, Debug, Default)]
@@ -121,6 +121,11 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// Copies `from` to `to` on the store's side unless `to` exists. Byte for byte, put id
     /// included.
     async fn copy_if_absent(&self, from: &str, to: &str) -> Result<PutAnswer, StoreError>;
+
+    /// Free and total space; `None` where there is no such limit.
+    async fn space(&self) -> Result<Option<Space>, StoreError> {
+        Ok(None)
+    }
 
     /// True if the store is a local directory or memory: requests cost no money and no round trip.
     fn is_local(&self) -> bool;

@@ -16,15 +16,17 @@ pub mod envelope;
 pub mod error;
 mod key;
 mod numbered;
+pub mod open;
 mod stats;
 mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
 
 pub use backend::{Backend, ObjectMeta, Payload, PutAnswer};
-pub use backends::Memory;
+pub use backends::{Directory, DirectoryOptions, LocalSync, Memory, directory::fs::Space};
 pub use envelope::{Envelope, ObjectKind, PutId};
 pub use error::{StoreError, StoreErrorKind};
 pub use numbered::{CreateOutcome, NumberedLog};
+pub use open::OpenError;
 pub use stats::{LatencySummary, StoreCounters};
 pub use store::{LIST_PAGE, Store, StoreOptions};

@@ -7,6 +7,7 @@ use tidemill_runtime::{Instant, Runtime};
 
 use crate::{
     backend::{Backend, ObjectMeta, Payload, PutAnswer},
+    backends::directory::fs::Space,
     error::{StoreError, StoreErrorKind},
     stats::{Counters, LatencySummary, Spell, StoreCounters, Window, add},
 };
@@ -283,6 +284,14 @@ impl Store {
     #[must_use]
     pub fn describe(&self) -> String {
         self.shared.name.clone()
+    }
+
+    /// Free and total space; `None` where there is no such limit.
+    ///
+    /// # Errors
+    /// If the file system does not say.
+    pub async fn space(&self) -> Result<Option<Space>, StoreError> {
+        self.shared.backend.space().await
     }
 
     /// What has been done so far.

@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use super::fault::{Fault, FaultPlan, Operation};
 use crate::{
     backend::{Backend, ObjectMeta, Payload, PutAnswer},
+    backends::directory::fs::Space,
     error::{StoreError, StoreErrorKind},
 };
 
@@ -458,6 +459,10 @@ impl Backend for FaultyBackend {
     async fn copy_if_absent(&self, from: &str, to: &str) -> Result<PutAnswer, StoreError> {
         self.write(Operation::Copy, to, Write::Copy(from.to_owned()))
             .await
+    }
+
+    async fn space(&self) -> Result<Option<Space>, StoreError> {
+        self.0.below.space().await
     }
 
     fn is_local(&self) -> bool {

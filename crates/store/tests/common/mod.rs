@@ -1,6 +1,8 @@
 //! Shared by the tests.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod suite;
+
 use bytes::Bytes;
 use tidemill_store::{Envelope, ObjectKind, Payload, PutId};
 

@@ -1,0 +1,486 @@
+//! Objects as files of a local directory.
+//!
+//! A create writes a file without a name (or under a spare name made of its put id, where the file
+//! system knows no nameless files), syncs it, links it to its name without replacing, and syncs the
+//! directory. So a named file is whole and durable, and a crash leaves nothing but spare names,
+//! which the next start removes.
+
+mod dirs;
+pub mod fs;
+mod handles;
+mod layout;
+mod listing;
+mod open;
+mod real;
+
+use std::{
+    collections::BTreeSet,
+    io,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use tidemill_runtime::Runtime;
+
+use self::{
+    dirs::Dirs,
+    fs::{Fs, Lock, ReadFile, Space, TempFile},
+    handles::Handles,
+};
+use crate::{
+    backend::{Backend, ObjectMeta, Payload, PutAnswer},
+    envelope::Envelope,
+    error::{StoreError, StoreErrorKind},
+    key,
+};
+
+pub use open::{DirectoryOptions, LocalSync};
+pub use real::RealFs;
+
+/// Times a create starts over when its directory is removed under it by a trim.
+const DIR_RETRIES: usize = 16;
+
+/// Objects as files of a local directory. Cheap to clone; the last clone releases the lock.
+#[derive(Clone, Debug)]
+pub struct Directory {
+    inner: Arc<Inner>,
+    runtime: Runtime,
+}
+
+#[derive(Debug)]
+struct Inner {
+    fs: Arc<dyn Fs>,
+    root: PathBuf,
+    sync: LocalSync,
+    /// `None` if opened for reading only.
+    lock: Option<Box<dyn Lock>>,
+    /// What the lock file says once everything is finished.
+    clean_text: String,
+    dirs: Dirs,
+    handles: Handles,
+    /// Names appear and go under a share of it and a listing scans under all of it, so that a
+    /// listing shows one moment (R11).
+    scan: RwLock<()>,
+    /// Names whose directory could not be synced: they may vanish in a crash.
+    doubtful: Mutex<BTreeSet<String>>,
+    next_spare: AtomicU64,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let in_doubt = !self.doubtful.lock().is_empty();
+        if let Some(lock) = &self.lock
+            && !in_doubt
+        {
+            // Without it the next start syncs more than it need.
+            let _ = lock.write(&self.clean_text);
+        }
+    }
+}
+
+fn io_error(operation: &'static str, key: &str, error: &io::Error) -> StoreError {
+    use io::ErrorKind as Io;
+    let kind = match error.kind() {
+        Io::NotFound => StoreErrorKind::NotFound,
+        Io::StorageFull | Io::QuotaExceeded | Io::FileTooLarge => StoreErrorKind::Full,
+        Io::PermissionDenied | Io::ReadOnlyFilesystem => StoreErrorKind::Refused,
+        Io::NotADirectory | Io::IsADirectory | Io::InvalidFilename => StoreErrorKind::Invalid,
+        _ => StoreErrorKind::Unavailable,
+    };
+    StoreError::new(kind, operation, key, error.to_string())
+}
+
+/// An error after a name has appeared: it may be there after a crash or not.
+fn doubt(operation: &'static str, key: &str, error: &io::Error) -> StoreError {
+    let message = format!("cannot sync its directory: {error}");
+    StoreError::new(StoreErrorKind::Unknown, operation, key, message)
+}
+
+impl Inner {
+    fn is_synced(&self) -> bool {
+        self.sync == LocalSync::Always
+    }
+
+    fn writable(&self, operation: &'static str, key: &str) -> Result<(), StoreError> {
+        key::check(operation, key)?;
+        if layout::is_reserved_top(key.split('/').next().unwrap_or(key)) {
+            let message = "the directory needs this name itself";
+            return Err(StoreError::new(
+                StoreErrorKind::Invalid,
+                operation,
+                key,
+                message,
+            ));
+        }
+        if self.lock.is_none() {
+            let message = "the directory is open for reading only";
+            return Err(StoreError::new(
+                StoreErrorKind::Refused,
+                operation,
+                key,
+                message,
+            ));
+        }
+        Ok(())
+    }
+
+    fn path(&self, key: &str) -> PathBuf {
+        layout::path_of(&self.root, key)
+    }
+
+    /// A spare name: the put id, and a number since two tries of one write may run at once.
+    fn spare(&self, body: &Payload) -> PathBuf {
+        let id = first_slice_put_id(body).map_or_else(|| "unknown".to_owned(), |id| id.to_string());
+        let n = self.next_spare.fetch_add(1, Ordering::Relaxed);
+        self.root.join(layout::TEMP_DIR).join(format!("{id}-{n}"))
+    }
+
+    /// Runs `attempt` in `key`'s directory, anew if that was removed meanwhile.
+    fn in_dir<T>(
+        &self,
+        key: &str,
+        mut attempt: impl FnMut(&dirs::Dir, &Path) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let dir = layout::dir_of(key);
+        let path = self.root.join(&dir);
+        for _ in 0..DIR_RETRIES {
+            let open = self.dirs.ensure(&*self.fs, &dir)?;
+            match attempt(&open, &path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => self.dirs.forget(&dir),
+                other => return other,
+            }
+        }
+        Err(io::Error::other("its directory is removed again and again"))
+    }
+
+    fn put(&self, key: &str, body: &Payload) -> Result<PutAnswer, StoreError> {
+        self.writable("put", key)?;
+        let to = self.path(key);
+        let written = self.in_dir(key, |_, dir| {
+            let mut temp = self.fs.temp(dir, &self.spare(body))?;
+            temp.write(body.slices())?;
+            if self.is_synced() {
+                temp.sync()?;
+            }
+            // The name appears under a share of the lock that listings take.
+            let _share = self.scan.read();
+            match temp.link(&to) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Some(temp)),
+                other => other.map(|()| None),
+            }
+        });
+        match written.map_err(|error| io_error("put", key, &error))? {
+            None => self.confirm("put", key).map(|()| PutAnswer::Created),
+            Some(temp) => self.taken(key, body, temp),
+        }
+    }
+
+    /// Makes a name durable.
+    fn confirm(&self, operation: &'static str, key: &str) -> Result<(), StoreError> {
+        if !self.is_synced() {
+            return Ok(());
+        }
+        let dir = layout::dir_of(key);
+        let synced = self.dirs.ensure(&*self.fs, &dir).and_then(|dir| dir.sync());
+        synced.map_err(|error| {
+            self.doubtful.lock().insert(key.to_owned());
+            doubt(operation, key, &error)
+        })
+    }
+
+    /// The name is taken. Its owner may read it next and call that success (R2), so it must be
+    /// durable before this is said.
+    fn taken(
+        &self,
+        key: &str,
+        body: &Payload,
+        temp: Box<dyn TempFile>,
+    ) -> Result<PutAnswer, StoreError> {
+        let in_doubt = self.doubtful.lock().contains(key);
+        if in_doubt {
+            let holder = self.read(key, Some(0..Envelope::LEN as u64))?;
+            let ours = first_slice_put_id(body);
+            if ours.is_none() || Envelope::peek_put_id(&holder) != ours {
+                let message = "the name is taken, but not durable, and its owner has to repeat it";
+                return Err(StoreError::new(
+                    StoreErrorKind::Unknown,
+                    "put",
+                    key,
+                    message,
+                ));
+            }
+            // The same write again, as a new file and a new entry: the old entry's sync has failed
+            // and a second one would lie.
+            self.handles.remove(key);
+            let to = self.path(key);
+            temp.replace(&to)
+                .map_err(|error| doubt("put", key, &error))?;
+        }
+        self.confirm("put", key)?;
+        if in_doubt {
+            self.doubtful.lock().remove(key);
+        }
+        Ok(PutAnswer::Exists)
+    }
+
+    fn copy(&self, from: &str, to: &str) -> Result<PutAnswer, StoreError> {
+        self.writable("copy", to)?;
+        if self.doubtful.lock().contains(from) {
+            let message = format!("`{from}` is not durable yet");
+            return Err(StoreError::new(
+                StoreErrorKind::Unavailable,
+                "copy",
+                to,
+                message,
+            ));
+        }
+        let source = self.path(from);
+        // Asked first, since the link's error does not say which of the two is missing.
+        self.fs
+            .stat(&source)
+            .map_err(|error| io_error("copy", from, &error))?;
+        let target = self.path(to);
+        let linked = self.in_dir(to, |_, _| {
+            let _share = self.scan.read();
+            match self.fs.link(&source, &target) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(PutAnswer::Exists),
+                other => other.map(|()| PutAnswer::Created),
+            }
+        });
+        let answer = linked.map_err(|error| io_error("copy", to, &error))?;
+        self.confirm("copy", to)?;
+        Ok(answer)
+    }
+
+    fn read(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes, StoreError> {
+        let failed = |error: &io::Error| io_error("get", key, error);
+        let (file, len) = self
+            .reading(key, range.is_some())
+            .map_err(|error| failed(&error))?;
+        let range = range.unwrap_or(0..len);
+        key::check_range(key, &range, len)?;
+        let wanted = range.end - range.start;
+        let bytes = file.read(range).map_err(|error| failed(&error))?;
+        if bytes.len() as u64 != wanted {
+            let message = format!("{} bytes instead of {wanted}", bytes.len());
+            return Err(StoreError::new(
+                StoreErrorKind::Corrupt,
+                "get",
+                key,
+                message,
+            ));
+        }
+        Ok(bytes)
+    }
+
+    /// An open file and its length; kept open only for ranges, since whole objects are read once.
+    fn reading(&self, key: &str, keep: bool) -> io::Result<(Arc<dyn ReadFile>, u64)> {
+        if let Some(open) = self.handles.get(key) {
+            return Ok(open);
+        }
+        let before = self.handles.before();
+        let file = self.fs.open(&self.path(key))?;
+        let len = file.size()?;
+        if keep {
+            self.handles.keep(before, key, file.clone(), len);
+        }
+        Ok((file, len))
+    }
+
+    fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
+        let stat = self.fs.stat(&self.path(key));
+        let stat = stat.map_err(|error| io_error("head", key, &error))?;
+        Ok(ObjectMeta {
+            key: key.to_owned(),
+            size: stat.len,
+            modified_ms: stat.modified_ms,
+        })
+    }
+
+    /// Removes a name. Not synced: a name that comes back after a crash harms nobody (R11).
+    fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.writable("delete", key)?;
+        let removed = {
+            let _share = self.scan.read();
+            self.fs.remove(&self.path(key))
+        };
+        self.handles.remove(key);
+        self.doubtful.lock().remove(key);
+        match removed {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) => {}
+            other => other.map_err(|error| io_error("delete", key, &error))?,
+        }
+        self.drop_empty_shard(key);
+        Ok(())
+    }
+
+    /// Removes the shard of the last number of a directory. That its numbers are gone is made
+    /// durable then, before those of the next directory go: trimming stays ascending in a crash.
+    fn drop_empty_shard(&self, key: &str) {
+        let dir = layout::dir_of(key);
+        let is_last = key
+            .parse_last_number()
+            .is_some_and(|n| n % layout::SHARD == layout::SHARD - 1);
+        if !is_last || !layout::is_shard(&dir) {
+            return;
+        }
+        let _all = self.scan.write();
+        // Not empty (a number was re-created) or gone: both are as well.
+        if self.fs.remove_dir(&self.root.join(&dir)).is_ok() {
+            self.dirs.forget(&dir);
+            if self.is_synced() {
+                let parent = dir.rsplit_once('/').map_or("", |(parent, _)| parent);
+                let synced = self
+                    .dirs
+                    .ensure(&*self.fs, parent)
+                    .and_then(|dir| dir.sync());
+                if let Err(error) = synced {
+                    tracing::warn!(dir, %error, "cannot sync after trimming");
+                }
+            }
+        }
+    }
+
+    fn list(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ObjectMeta>, StoreError> {
+        let failed = |error: &io::Error| io_error("list", prefix, error);
+        let scan = || listing::keys(&*self.fs, &self.root, prefix, after, limit);
+        let stats = |keys: Vec<String>| {
+            keys.into_iter()
+                .map(|key| self.head(&key))
+                .collect::<Result<Vec<_>, StoreError>>()
+        };
+        let keys = {
+            let _all = self.scan.write();
+            scan().map_err(|error| failed(&error))?
+        };
+        match stats(keys) {
+            // One of them is gone meanwhile: once more, as one moment.
+            Err(error) if error.kind == StoreErrorKind::NotFound => {
+                let _all = self.scan.write();
+                stats(scan().map_err(|error| failed(&error))?)
+            }
+            other => other,
+        }
+    }
+}
+
+/// The number at the end of a key.
+trait LastNumber {
+    fn parse_last_number(&self) -> Option<u64>;
+}
+
+impl LastNumber for str {
+    fn parse_last_number(&self) -> Option<u64> {
+        self.rsplit('/').next().and_then(|name| name.parse().ok())
+    }
+}
+
+/// The put id, if the header lies in one slice, as it does in all objects written here.
+fn first_slice_put_id(body: &Payload) -> Option<crate::envelope::PutId> {
+    body.slices()
+        .first()
+        .and_then(|slice| Envelope::peek_put_id(slice))
+}
+
+impl Directory {
+    async fn blocking<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        key: &str,
+        work: impl FnOnce(&Inner, &str) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let inner = self.inner.clone();
+        let owned = key.to_owned();
+        let run = self
+            .runtime
+            .tasks
+            .blocking("store-file", move || work(&inner, &owned))
+            .await;
+        run.unwrap_or_else(|panic| {
+            let message = panic.to_string();
+            Err(StoreError::new(
+                StoreErrorKind::Unknown,
+                operation,
+                key,
+                message,
+            ))
+        })
+    }
+}
+
+#[async_trait]
+impl Backend for Directory {
+    async fn put_if_absent(&self, key: &str, body: Payload) -> Result<PutAnswer, StoreError> {
+        self.blocking("put", key, move |inner, key| inner.put(key, &body))
+            .await
+    }
+
+    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
+        self.blocking("get", key, |inner, key| inner.read(key, None))
+            .await
+    }
+
+    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+        self.blocking("get", key, |inner, key| inner.read(key, Some(range)))
+            .await
+    }
+
+    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
+        self.blocking("head", key, Inner::head).await
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.blocking("delete", key, Inner::delete).await
+    }
+
+    async fn list(
+        &self,
+        prefix: &str,
+        start_after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ObjectMeta>, StoreError> {
+        let after = start_after.map(str::to_owned);
+        let work = move |inner: &Inner, prefix: &str| inner.list(prefix, after.as_deref(), limit);
+        self.blocking("list", prefix, work).await
+    }
+
+    async fn copy_if_absent(&self, from: &str, to: &str) -> Result<PutAnswer, StoreError> {
+        let from = from.to_owned();
+        self.blocking("copy", to, move |inner, to| inner.copy(&from, to))
+            .await
+    }
+
+    async fn space(&self) -> Result<Option<Space>, StoreError> {
+        self.blocking("space", "", |inner, _| {
+            let space = inner.fs.space(&inner.root);
+            space
+                .map(Some)
+                .map_err(|error| io_error("space", "", &error))
+        })
+        .await
+    }
+
+    fn is_local(&self) -> bool {
+        true
+    }
+
+    fn describe(&self) -> String {
+        format!("file:{}", self.inner.root.display())
+    }
+}
