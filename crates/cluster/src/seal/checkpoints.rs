@@ -1,0 +1,87 @@
+//! Closing the checkpoint log.
+
+use bytes::Bytes;
+use tidemill_log::format::checkpoint::{CheckpointId, ClosingCheckpoint};
+use tidemill_store::{CreateOutcome, Envelope, ObjectKind};
+
+use super::{SealError, Sealer, wal::Landed};
+use crate::format::ClosedWal;
+
+/// The newest number of a checkpoint log.
+enum Newest {
+    None,
+    Checkpoint(CheckpointId),
+    Closing(ClosedWal, ClosingCheckpoint),
+}
+
+impl Sealer<'_> {
+    /// The closing checkpoint, if a listing shows it as the log's newest.
+    pub(super) async fn find_closing(
+        &self,
+    ) -> Result<Option<(ClosedWal, ClosingCheckpoint)>, SealError> {
+        match self.newest().await? {
+            Newest::Closing(closed, closing) => Ok(Some((closed, closing))),
+            Newest::None | Newest::Checkpoint(_) => Ok(None),
+        }
+    }
+
+    async fn newest(&self) -> Result<Newest, SealError> {
+        loop {
+            let Some(number) = self.checkpoints.head_by_listing().await? else {
+                return Ok(Newest::None);
+            };
+            // The newest is never trimmed: if it has gone, there is a newer one.
+            if let Some(bytes) = self.checkpoints.read(number).await? {
+                return self.decode(number, &bytes);
+            }
+        }
+    }
+
+    fn decode(&self, number: u64, bytes: &Bytes) -> Result<Newest, SealError> {
+        let named = |error| Self::object(self.checkpoints.key(number), error);
+        let (envelope, _, _) = Envelope::decode_header(bytes).map_err(named)?;
+        if envelope.kind != ObjectKind::ClosingCheckpoint {
+            let put_id = envelope.put_id;
+            return Ok(Newest::Checkpoint(CheckpointId { number, put_id }));
+        }
+        let (closing, envelope) = ClosingCheckpoint::decode(bytes).map_err(named)?;
+        let closed = ClosedWal {
+            checkpoint: number,
+            checkpoint_put_id: envelope.put_id,
+            last: closing.last,
+        };
+        Ok(Newest::Closing(closed, closing))
+    }
+
+    /// Closes the log behind its newest checkpoint; true if the closing checkpoint is ours.
+    pub(super) async fn close_checkpoints(
+        &self,
+        landed: &Landed,
+    ) -> Result<(ClosedWal, ClosingCheckpoint, bool), SealError> {
+        let mut ours = None;
+        loop {
+            // Also the look after the creation (R11): only what a listing shows as the newest counts.
+            let follows = match self.newest().await? {
+                Newest::None => None,
+                Newest::Checkpoint(id) => Some(id),
+                Newest::Closing(closed, closing) => {
+                    let ours = ours == Some(closed.checkpoint_put_id);
+                    return Ok((closed, closing, ours));
+                }
+            };
+            let numbers = landed.above_floor.iter().copied();
+            let closing = ClosingCheckpoint::new(follows, landed.floor, numbers);
+            let put_id = self.put_id();
+            let body = closing.encode(put_id, self.options.cluster_id, self.writer);
+            let number = follows.map_or(0, |id| id.number + 1);
+            let created = self
+                .checkpoints
+                .create(number, body, put_id, self.options.deadline)
+                .await?;
+            // Somebody else's is a late checkpoint of the writer or another closing one: read again.
+            if matches!(created, CreateOutcome::Ours) {
+                ours = Some(put_id);
+            }
+        }
+    }
+}
