@@ -12,10 +12,9 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use tidemill_runtime::Runtime;
-use tidemill_store::{CreateOutcome, NumberedLog, Payload, PutId, Store};
+use tidemill_store::{CreateOutcome, NumberedLog, Payload, PutId, Store, envelope::EnvelopeError};
 use tidemill_wire::ids::WriterId;
 use tokio::sync::{Semaphore, watch};
 
@@ -169,16 +168,20 @@ impl Cluster {
                 Ok(true)
             }
             CreateOutcome::Foreign(bytes) => {
-                let entry = self.decode(number, &bytes)?;
+                let entry = self.checked(number, decode_entry(&bytes))?;
                 self.apply_if_next(number, &entry.changes);
                 Ok(false)
             }
         }
     }
 
-    fn decode(&self, number: u64, bytes: &Bytes) -> Result<Entry, MetadataError> {
+    fn checked(
+        &self,
+        number: u64,
+        entry: Result<Entry, EnvelopeError>,
+    ) -> Result<Entry, MetadataError> {
         let key = self.meta.key(number);
-        match decode_entry(bytes) {
+        match entry {
             Ok(entry) if entry.cluster_id == self.options.cluster_id => Ok(entry),
             Ok(_) => Err(MetadataError::ForeignCluster { key }),
             Err(error) => Err(MetadataError::Object { key, error }),

@@ -8,6 +8,8 @@ mod cluster;
 mod error;
 pub mod format;
 pub mod image;
+mod reread;
+pub mod seal;
 
 pub use cluster::{Cluster, ClusterOptions, META_PREFIX, SNAPSHOT_EVERY, SNAPSHOT_PREFIX};
 pub use error::{CommitError, MetadataError};

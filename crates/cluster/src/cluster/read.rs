@@ -5,7 +5,14 @@ use std::sync::{Arc, atomic::Ordering};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::Cluster;
-use crate::{error::MetadataError, format::decode_snapshot, image::Image};
+use tidemill_store::envelope::EnvelopeError;
+
+use crate::{
+    error::MetadataError,
+    format::{decode_entry, decode_snapshot},
+    image::Image,
+    reread::read_decoded,
+};
 
 /// Entries read at once at start.
 const READS_AT_ONCE: usize = 16;
@@ -18,10 +25,10 @@ impl Cluster {
     pub async fn refresh(&self) -> Result<Arc<Image>, MetadataError> {
         loop {
             let number = self.image().next();
-            let Some(bytes) = self.meta.read(number).await? else {
+            let Some(entry) = read_decoded(&self.meta, number, decode_entry).await? else {
                 return Ok(self.image());
             };
-            let entry = self.decode(number, &bytes)?;
+            let entry = self.checked(number, entry)?;
             self.apply_if_next(number, &entry.changes);
         }
     }
@@ -35,16 +42,16 @@ impl Cluster {
         let numbers: Vec<u64> = dense.map(|((n, _), _)| *n).collect();
         let mut entries = stream::iter(numbers)
             .map(|number| async move {
-                let bytes = self.meta.read(number).await?;
-                Ok::<_, MetadataError>((number, bytes))
+                let entry = read_decoded(&self.meta, number, decode_entry).await?;
+                Ok::<_, MetadataError>((number, entry))
             })
             .buffered(READS_AT_ONCE);
         let mut image = Image::clone(&self.image());
-        while let Some((number, bytes)) = entries.try_next().await? {
-            let Some(bytes) = bytes else {
+        while let Some((number, entry)) = entries.try_next().await? {
+            let Some(entry) = entry else {
                 break;
             };
-            image.apply(&self.decode(number, &bytes)?.changes);
+            image.apply(&self.checked(number, entry)?.changes);
         }
         drop(entries);
         self.image.send_replace(Arc::new(image));
@@ -63,10 +70,11 @@ impl Cluster {
     async fn load_snapshot(&self) -> Result<(), MetadataError> {
         let listed = self.snapshots.list_from(0).await?;
         for (number, _) in listed.into_iter().rev() {
-            let Some(bytes) = self.snapshots.read(number).await? else {
+            let Some(decoded) = read_decoded(&self.snapshots, number, decode_snapshot).await?
+            else {
                 continue;
             };
-            match decode_snapshot(&bytes) {
+            match decoded {
                 Ok((cluster_id, image)) => {
                     let key = self.snapshots.key(number);
                     if cluster_id != self.options.cluster_id {
@@ -78,10 +86,7 @@ impl Cluster {
                 }
                 Err(error) => {
                     let key = self.snapshots.key(number);
-                    if matches!(
-                        error,
-                        tidemill_store::envelope::EnvelopeError::TooNew { .. }
-                    ) {
+                    if matches!(error, EnvelopeError::TooNew { .. }) {
                         return Err(MetadataError::Object { key, error });
                     }
                     tracing::warn!(key, %error, "metadata snapshot passed over");

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use tidemill_log::format::checkpoint::{CheckpointId, ClosingCheckpoint};
-use tidemill_store::{CreateOutcome, Envelope, ObjectKind};
+use tidemill_store::{CreateOutcome, Envelope, ObjectKind, envelope::EnvelopeError};
 
 use super::{SealError, Sealer, wal::Landed};
-use crate::format::ClosedWal;
+use crate::{format::ClosedWal, reread::read_decoded};
 
 /// The newest number of a checkpoint log.
 enum Newest {
@@ -31,26 +31,11 @@ impl Sealer<'_> {
                 return Ok(Newest::None);
             };
             // The newest is never trimmed: if it has gone, there is a newer one.
-            if let Some(bytes) = self.checkpoints.read(number).await? {
-                return self.decode(number, &bytes);
+            let newest = read_decoded(&self.checkpoints, number, |b| decode(number, b)).await?;
+            if let Some(newest) = newest {
+                return newest.map_err(|error| Self::object(self.checkpoints.key(number), error));
             }
         }
-    }
-
-    fn decode(&self, number: u64, bytes: &Bytes) -> Result<Newest, SealError> {
-        let named = |error| Self::object(self.checkpoints.key(number), error);
-        let (envelope, _, _) = Envelope::decode_header(bytes).map_err(named)?;
-        if envelope.kind != ObjectKind::ClosingCheckpoint {
-            let put_id = envelope.put_id;
-            return Ok(Newest::Checkpoint(CheckpointId { number, put_id }));
-        }
-        let (closing, envelope) = ClosingCheckpoint::decode(bytes).map_err(named)?;
-        let closed = ClosedWal {
-            checkpoint: number,
-            checkpoint_put_id: envelope.put_id,
-            last: closing.last,
-        };
-        Ok(Newest::Closing(closed, closing))
     }
 
     /// Closes the log behind its newest checkpoint; true if the closing checkpoint is ours.
@@ -84,4 +69,19 @@ impl Sealer<'_> {
             }
         }
     }
+}
+
+fn decode(number: u64, bytes: &Bytes) -> Result<Newest, EnvelopeError> {
+    let (envelope, _, _) = Envelope::decode_header(bytes)?;
+    if envelope.kind != ObjectKind::ClosingCheckpoint {
+        let put_id = envelope.put_id;
+        return Ok(Newest::Checkpoint(CheckpointId { number, put_id }));
+    }
+    let (closing, envelope) = ClosingCheckpoint::decode(bytes)?;
+    let closed = ClosedWal {
+        checkpoint: number,
+        checkpoint_put_id: envelope.put_id,
+        last: closing.last,
+    };
+    Ok(Newest::Closing(closed, closing))
 }

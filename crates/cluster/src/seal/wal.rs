@@ -5,14 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tidemill_log::types::WAL_SPAN;
-use tidemill_store::{
-    CreateOutcome, Envelope, ObjectKind, Payload, StoreErrorKind, envelope::EnvelopeError,
-};
+use tidemill_store::{CreateOutcome, Envelope, ObjectKind, Payload, envelope::EnvelopeError};
 
 use super::{SealError, Sealer, TornPolicy, marker};
+use crate::reread::read_decoded;
 
 /// Requests at once while sealing.
 const REQUESTS_AT_ONCE: usize = 32;
+/// Version of WAL objects that this sealer reads.
+const WAL_VERSION: u8 = 1;
 /// Folder of objects that were torn and are out of the way.
 const LOST_AND_FOUND: &str = "lost+found";
 
@@ -44,7 +45,9 @@ impl Landed {
 /// What stands at a WAL number.
 enum Found {
     /// One of the writer's objects.
-    Real { decided_below: u64 },
+    Real {
+        decided_below: u64,
+    },
     Marker,
     Nothing,
     Torn(EnvelopeError),
@@ -56,7 +59,7 @@ impl Sealer<'_> {
         loop {
             let (mut landed, mut closed) = self.find_landed().await?;
             self.close_span(&mut landed, &mut closed).await?;
-            if self.look_again(&landed).await? {
+            if self.look_again(&landed, &closed).await? {
                 return Ok(landed);
             }
             tracing::debug!(writer = %self.writer, "sealing starts over: the log moved on");
@@ -109,22 +112,14 @@ impl Sealer<'_> {
     }
 
     async fn find(&self, number: u64) -> Result<Found, SealError> {
-        let bytes = match self.wal.read(number).await {
-            Ok(Some(bytes)) => bytes,
-            Ok(None) => return Ok(Found::Nothing),
-            // The store itself sees that it is torn.
-            Err(error) if error.kind == StoreErrorKind::Corrupt => {
-                return Ok(Found::Torn(EnvelopeError::Malformed {
-                    what: error.to_string(),
-                }));
-            }
-            Err(error) => return Err(error.into()),
-        };
-        self.judge(number, &bytes)
+        match read_decoded(&self.wal, number, inspect).await? {
+            Some(found) => self.judge(number, found),
+            None => Ok(Found::Nothing),
+        }
     }
 
-    fn judge(&self, number: u64, bytes: &Bytes) -> Result<Found, SealError> {
-        match inspect(bytes) {
+    fn judge(&self, number: u64, found: Result<Found, EnvelopeError>) -> Result<Found, SealError> {
+        match found {
             Ok(found) => Ok(found),
             // A newer broker's object is no damage.
             Err(error @ EnvelopeError::TooNew { .. }) => {
@@ -164,8 +159,11 @@ impl Sealer<'_> {
             if open.is_empty() {
                 return Ok(());
             }
+            let this = &*self;
             let found: Vec<_> = stream::iter(open)
-                .map(|number| async move { Ok::<_, SealError>((number, self.close(number).await?)) })
+                .map(
+                    |number| async move { Ok::<_, SealError>((number, this.close(number).await?)) },
+                )
                 .buffer_unordered(REQUESTS_AT_ONCE)
                 .try_collect()
                 .await?;
@@ -193,13 +191,13 @@ impl Sealer<'_> {
             .await?;
         match created {
             CreateOutcome::Ours => Ok(Found::Marker),
-            CreateOutcome::Foreign(bytes) => self.judge(number, &bytes),
+            CreateOutcome::Foreign(bytes) => self.judge(number, inspect(&bytes)),
         }
     }
 
     /// One listing from the highest landed number on. False if it shows anything above it that is not
     /// a marker, or no longer shows it: then the log was alive, and trimmed, while we closed it.
-    async fn look_again(&self, landed: &Landed) -> Result<bool, SealError> {
+    async fn look_again(&self, landed: &Landed, closed: &BTreeSet<u64>) -> Result<bool, SealError> {
         let from = landed.last.unwrap_or(0);
         let listed = self.wal.list_from(from).await?;
         let there = |n: u64| listed.iter().any(|(listed, _)| *listed == n);
@@ -207,7 +205,9 @@ impl Sealer<'_> {
             return Ok(false);
         }
         let above = listed.iter().map(|(n, _)| *n);
-        let above = above.filter(|n| landed.last.is_none_or(|last| *n > last));
+        // A marker stays what it is.
+        let above =
+            above.filter(|n| landed.last.is_none_or(|last| *n > last) && !closed.contains(n));
         let found = self.find_all(above).await?;
         Ok(found
             .iter()
@@ -221,8 +221,12 @@ fn inspect(bytes: &Bytes) -> Result<Found, EnvelopeError> {
     if envelope.kind == ObjectKind::ClosedMarker {
         return Ok(Found::Marker);
     }
-    let object = tidemill_log::format::wal::WalDirectory::decode(bytes)?;
+    let (_, directory) = Envelope::decode(bytes, ObjectKind::Wal, WAL_VERSION)?;
+    let Some(front) = directory.first_chunk() else {
+        let what = "directory without `decided_below`".to_owned();
+        return Err(EnvelopeError::Malformed { what });
+    };
     Ok(Found::Real {
-        decided_below: object.decided_below,
+        decided_below: u64::from_le_bytes(*front),
     })
 }
