@@ -154,6 +154,8 @@ impl std::error::Error for Superseded {}
 pub enum DrainError {
     /// Somebody sealed this writer.
     Fenced,
+    /// The log was closed meanwhile.
+    Closed,
     /// Entries are still pending.
     Deadline {
         /// Their bytes.
@@ -165,6 +167,7 @@ impl fmt::Display for DrainError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fenced => f.write_str("writer is fenced"),
+            Self::Closed => f.write_str("log was closed"),
             Self::Deadline { pending_bytes } => {
                 write!(f, "deadline passed with {pending_bytes} bytes pending")
             }

@@ -1,8 +1,7 @@
 //! The handle on one writer's log.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use parking_lot::RwLock;
 use tidemill_runtime::{Instant, Runtime};
 use tidemill_store::{NumberedLog, Store};
 use tidemill_wire::ids::{LeaderEpoch, PartitionId, WriterId};
@@ -39,7 +38,6 @@ pub struct LogOptions {
 #[derive(Debug)]
 pub struct Log {
     options: LogOptions,
-    partitions: RwLock<BTreeMap<PartitionId, Arc<Partition>>>,
     wal: Arc<Wal>,
 }
 
@@ -49,11 +47,7 @@ impl Log {
     pub fn open(options: LogOptions, recovered: Recovered) -> Arc<Self> {
         let budget = Arc::new(TailBudget::new(options.limits.tail_bytes_max));
         let wal = Wal::open(&options, budget);
-        let log = Arc::new(Self {
-            options,
-            partitions: RwLock::default(),
-            wal,
-        });
+        let log = Arc::new(Self { options, wal });
         recovered.partitions.into_iter().for_each(|partition| {
             log.adopt(partition);
         });
@@ -71,23 +65,29 @@ impl Log {
     /// A partition this writer leads.
     #[must_use]
     pub fn partition(&self, id: PartitionId) -> Option<Arc<Partition>> {
-        self.partitions.read().get(&id).cloned()
+        self.wal.partitions.read().get(&id).cloned()
     }
 
     /// All partitions, ordered by id.
     #[must_use]
     pub fn partitions(&self) -> Vec<Arc<Partition>> {
-        self.partitions.read().values().cloned().collect()
+        self.wal.partitions.read().values().cloned().collect()
     }
 
     /// Begins to lead a partition as it was left; returns the one already led, if there is one.
     pub fn adopt(&self, recovered: RecoveredPartition) -> Arc<Partition> {
-        let mut partitions = self.partitions.write();
+        let mut partitions = self.wal.partitions.write();
         if let Some(present) = partitions.get(&recovered.head.partition) {
             return present.clone();
         }
         let partition = self.wal.adopt(recovered);
-        partitions.insert(partition.id(), partition.clone());
+        match self.wal.stopped() {
+            // The engine stops what is in the map; it may have done so already.
+            Some(why) => partition.stop(why),
+            None => {
+                partitions.insert(partition.id(), partition.clone());
+            }
+        }
         partition
     }
 
@@ -107,7 +107,7 @@ impl Log {
     /// Ceases to lead a partition (its topic was deleted). What is pending is written all the same;
     /// readers are woken.
     pub fn drop_partition(&self, id: PartitionId) -> Option<Arc<Partition>> {
-        let partition = self.partitions.write().remove(&id)?;
+        let partition = self.wal.partitions.write().remove(&id)?;
         partition.stop(AppendFailed::Closed);
         Some(partition)
     }
@@ -229,7 +229,8 @@ impl Log {
     /// When the oldest batch in no extent was committed, Unix milliseconds.
     #[must_use]
     pub fn oldest_unrolled_ms(&self) -> Option<i64> {
-        self.partitions
+        self.wal
+            .partitions
             .read()
             .values()
             .filter_map(|p| p.oldest_unrolled_ms())

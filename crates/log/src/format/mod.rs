@@ -5,3 +5,4 @@ pub mod codec;
 pub mod data;
 pub mod manifest;
 mod parts;
+pub mod wal;

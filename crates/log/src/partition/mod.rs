@@ -8,11 +8,12 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicI64, Ordering},
+        atomic::{AtomicBool, AtomicI64, Ordering},
     },
 };
 
 use parking_lot::{Mutex, MutexGuard};
+use tidemill_invariants::log::Marks;
 use tidemill_wire::ids::{LeaderEpoch, Offset, PartitionId};
 
 use self::{
@@ -60,6 +61,7 @@ pub struct Partition {
     log_start: AtomicI64,
     state: Mutex<State>,
     budget: Arc<TailBudget>,
+    touched: AtomicBool,
 }
 
 impl fmt::Debug for Partition {
@@ -105,6 +107,7 @@ impl Partition {
             log_start: AtomicI64::new(0),
             state: Mutex::new(state),
             budget,
+            touched: AtomicBool::new(false),
         };
         partition.publish(&partition.lock());
         let partition = Arc::new(partition);
@@ -131,14 +134,12 @@ impl Partition {
     /// Makes the committed state visible to readers that take no lock.
     pub(crate) fn publish(&self, state: &State) {
         let high_watermark = state.high_watermark;
-        let stable = state
-            .producers
-            .first_open()
-            .map_or(high_watermark, |o| o.min(high_watermark));
-        // The start first: no reader then sees a start above the marks.
+        let open = state.producers.first_open().unwrap_or(high_watermark);
+        let stable = open.min(high_watermark).max(state.log_start);
         self.high_watermark
             .store(high_watermark.0, Ordering::Release);
         self.last_stable.store(stable.0, Ordering::Release);
+        // Last: no reader then sees a start above the marks.
         self.log_start.store(state.log_start.0, Ordering::Release);
     }
 
@@ -278,6 +279,31 @@ impl Partition {
             .unrolled()
             .next()
             .map(|batch| batch.committed_ms)
+    }
+
+    pub(crate) fn budget(&self) -> &TailBudget {
+        &self.budget
+    }
+
+    /// The marks, for the checks of the invariants. Coherent only under the lock.
+    pub(crate) fn marks(&self) -> Marks {
+        Marks {
+            log_start: self.log_start().0,
+            last_stable: self.last_stable_offset().0,
+            high_watermark: self.high_watermark().0,
+        }
+    }
+
+    /// Notes that waiters are to be woken; true if that was noted before.
+    pub(crate) fn mark_touched(&self) -> bool {
+        self.touched.swap(true, Ordering::AcqRel)
+    }
+
+    /// Wakes the waiters. Runs none of their work.
+    pub(crate) fn wake(&self) {
+        self.touched.store(false, Ordering::Release);
+        let waiters = self.lock().waiters.all();
+        waiters.iter().for_each(|waiter| waiter.progressed(self.id));
     }
 
     /// Gives the partition up: pending batches keep their tickets, readers are woken and told.

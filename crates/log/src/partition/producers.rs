@@ -5,7 +5,7 @@
 //! else (I8).
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
@@ -56,6 +56,8 @@ pub(crate) enum Verdict {
 pub(crate) struct Producers {
     committed: BTreeMap<ProducerId, ProducerState>,
     pending: BTreeMap<ProducerId, VecDeque<PendingBatch>>,
+    /// First offsets of open transactions.
+    open: BTreeSet<Offset>,
 }
 
 fn next_sequence(last: i32) -> i32 {
@@ -79,6 +81,10 @@ fn same_sequences(batch: &ProducerBatch, header: &BatchHeader) -> bool {
 impl Producers {
     /// The committed view as a checkpoint held it.
     pub fn restored(producers: Vec<ProducerState>) -> Self {
+        let open = producers
+            .iter()
+            .filter_map(|state| state.open_transaction)
+            .collect();
         let committed = producers
             .into_iter()
             .map(|state| (state.producer_id, state))
@@ -86,6 +92,7 @@ impl Producers {
         Self {
             committed,
             pending: BTreeMap::new(),
+            open,
         }
     }
 
@@ -184,11 +191,14 @@ impl Producers {
         }
         state.last_timestamp = state.last_timestamp.max(written_ms);
         if header.attributes.is_control() {
-            state.open_transaction = None;
+            if let Some(first) = state.open_transaction.take() {
+                self.open.remove(&first);
+            }
             return;
         }
         if header.attributes.is_transactional() && state.open_transaction.is_none() {
             state.open_transaction = Some(header.base_offset);
+            self.open.insert(header.base_offset);
         }
         if state.batches.len() == BATCHES_PER_PRODUCER {
             state.batches.remove(0);
@@ -208,10 +218,7 @@ impl Producers {
 
     /// First offset of the oldest open transaction.
     pub fn first_open(&self) -> Option<Offset> {
-        self.committed
-            .values()
-            .filter_map(|state| state.open_transaction)
-            .min()
+        self.open.first().copied()
     }
 
     /// The committed view, ordered by id.

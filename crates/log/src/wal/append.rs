@@ -3,14 +3,11 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use parking_lot::MutexGuard;
-use tidemill_wire::{
-    batch::{TimestampType, ValidBatch},
-    ids::Offset,
-};
+use tidemill_wire::batch::{TimestampType, ValidBatch};
 
 use super::{
     Wal,
-    queue::{Queue, Queued, QueuedBody, QueuedPart},
+    queue::{Queued, QueuedBody, QueuedPart},
     ticket::{CommitTicket, Committed, Pending},
 };
 use crate::{

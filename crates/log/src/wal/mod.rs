@@ -1,11 +1,17 @@
 //! One writer's WAL: queue, engine, commit, freshness.
 
 pub(crate) mod append;
+mod commit;
+mod engine;
 mod fresh;
+mod object;
 mod queue;
+mod stage;
 pub(crate) mod ticket;
+mod window;
 
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::{
         Arc,
@@ -14,13 +20,14 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tidemill_runtime::{Instant, Runtime};
 use tidemill_store::NumberedLog;
-use tidemill_wire::ids::WriterId;
+use tidemill_wire::ids::{PartitionId, WriterId};
 use tokio::sync::{Notify, watch};
 
-use self::{fresh::Freshness, queue::Queue};
+pub use self::object::{StartError, start};
+use self::{engine::Engine, fresh::Freshness, queue::Queue};
 use crate::{
     error::{AppendFailed, DrainError, Superseded},
     keys,
@@ -63,6 +70,8 @@ pub struct Wal {
     stop: watch::Sender<Option<AppendFailed>>,
     freshness: Freshness,
     budget: Arc<TailBudget>,
+    /// What the writer leads.
+    pub(crate) partitions: RwLock<BTreeMap<PartitionId, Arc<Partition>>>,
 }
 
 impl fmt::Debug for Wal {
@@ -98,7 +107,12 @@ impl Wal {
             stop: watch::Sender::new(None),
             freshness: Freshness::new(options.exclusive),
             budget,
+            partitions: RwLock::default(),
         });
+        options
+            .runtime
+            .tasks
+            .spawn("wal-engine", Engine::new(wal.clone()).run());
         wal
     }
 
@@ -168,8 +182,10 @@ impl Wal {
         self.pushed.notify_one();
         loop {
             let settled = self.settled.notified();
-            if self.stopped() == Some(AppendFailed::Fenced) {
-                return Err(DrainError::Fenced);
+            match self.stopped() {
+                Some(AppendFailed::Fenced) => return Err(DrainError::Fenced),
+                Some(AppendFailed::Closed) => return Err(DrainError::Closed),
+                None => {}
             }
             if self.unsettled.load(Ordering::Acquire) == 0 {
                 return Ok(());

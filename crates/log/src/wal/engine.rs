@@ -1,0 +1,310 @@
+//! The engine: one task that forms WAL objects, sends them, and commits what landed.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use bytes::Bytes;
+use tidemill_invariants::wal as rule;
+use tidemill_runtime::Instant;
+use tokio::sync::mpsc;
+
+use super::{
+    Progress, Wal,
+    object::{Encoded, Landed, whole},
+    queue::Queued,
+    stage::{Cutting, Fragment, Needs, Staged},
+    window::{Object, Window},
+};
+use crate::{
+    error::AppendFailed, format::wal::WalEntry, partition::Partition, types::WAL_IN_FLIGHT_MAX,
+};
+
+/// The first number after the one that the start sequence wrote.
+const FIRST_NUMBER: u64 = 1;
+
+pub(super) struct Engine {
+    pub(super) wal: Arc<Wal>,
+    pub(super) window: Window,
+    needs: Needs,
+    cutting: Option<Cutting>,
+    in_flight: usize,
+    bulk_in_flight: usize,
+    /// Entries to be committed now, with the time of their objects.
+    pub(super) ready: Vec<(i64, Staged)>,
+    /// Partitions whose waiters are to be woken.
+    pub(super) touched: Vec<Arc<Partition>>,
+    landed: mpsc::Receiver<Landed>,
+    send_landed: mpsc::Sender<Landed>,
+}
+
+impl Engine {
+    pub fn new(wal: Arc<Wal>) -> Self {
+        let (send_landed, landed) = mpsc::channel(WAL_IN_FLIGHT_MAX);
+        Self {
+            wal,
+            window: Window::new(FIRST_NUMBER),
+            needs: Needs::default(),
+            cutting: None,
+            in_flight: 0,
+            bulk_in_flight: 0,
+            ready: Vec::new(),
+            touched: Vec::new(),
+            landed,
+            send_landed,
+        }
+    }
+
+    pub async fn run(mut self) {
+        let wal = self.wal.clone();
+        let mut stop = wal.stop.subscribe();
+        let why = loop {
+            let alarm = self.send_due();
+            tokio::select! {
+                biased;
+                why = stop.wait_for(Option::is_some) => {
+                    // The sender lives as long as `wal`.
+                    break why.ok().and_then(|why| *why).unwrap_or(AppendFailed::Closed);
+                }
+                Some(landed) = self.landed.recv() => self.take_landed(landed),
+                () = wal.pushed.notified() => {}
+                () = until(&wal, alarm) => {}
+            }
+        };
+        self.fail_all(why);
+    }
+
+    /// Sends all that may be sent now; gives the time of the next object, if time decides.
+    fn send_due(&mut self) -> Option<Instant> {
+        loop {
+            let limits = &self.wal.limits;
+            let in_flight_max = limits.puts_in_flight_max.clamp(1, WAL_IN_FLIGHT_MAX);
+            if self.in_flight >= in_flight_max || !self.window.has_room() {
+                // A PUT that lands wakes the engine.
+                return None;
+            }
+            let now = self.wal.runtime.clock.monotonic();
+            let mut queue = self.wal.queue.lock();
+            if queue
+                .refuses()
+                .is_some_and(|_| self.wal.stopped().is_some())
+            {
+                return None;
+            }
+            let due = queue.small_due(now, limits);
+            if due.is_some_and(|due| due <= now) {
+                let entries = queue.take_small(now, limits);
+                drop(queue);
+                self.send_group(entries, false, now);
+                continue;
+            }
+            if self.bulk_in_flight >= limits.bulk_in_flight_max.clamp(1, in_flight_max) {
+                return due;
+            }
+            if self.cutting.is_some() {
+                drop(queue);
+                self.send_fragment(now);
+            } else if queue.bulk_ready() {
+                let mut entries = queue.take_bulk(limits);
+                let cut = entries.len() == 1 && entries[0].bytes > limits.fragment_bytes;
+                if cut && let Some(entry) = entries.pop() {
+                    queue.set_cutting(Some(entry.id));
+                    drop(queue);
+                    let fragment_bytes = self.wal.limits.fragment_bytes;
+                    self.cutting = Some(Cutting::new(Staged::new(entry), fragment_bytes));
+                } else {
+                    drop(queue);
+                    self.send_group(entries, true, now);
+                }
+            } else {
+                return due;
+            }
+        }
+    }
+
+    /// Sends one object that holds whole entries.
+    fn send_group(&mut self, entries: Vec<Queued>, is_bulk: bool, now: Instant) {
+        let number = self.window.next();
+        let missing = self.window.missing_before(number);
+        let mut staged: Vec<_> = entries.into_iter().map(Staged::new).collect();
+        let mut start = 0;
+        let mut directory = Vec::with_capacity(staged.len());
+        for entry in &mut staged {
+            self.needs.settle(entry, number, missing);
+            directory.push(whole(entry, start));
+            start += entry.bytes;
+        }
+        let body: Vec<Bytes> = staged.iter().flat_map(Staged::slices).cloned().collect();
+        let written_ms = self.wal.runtime.clock.now_ms();
+        let decided_below = self.window.decided_below();
+        let object = self.wal.encode(
+            number,
+            decided_below,
+            written_ms,
+            directory,
+            body.into_iter(),
+        );
+        let mut at = object.body_at;
+        for entry in &mut staged {
+            entry.fragments.push(Fragment {
+                number,
+                at,
+                len: entry.bytes,
+            });
+            at += entry.bytes;
+        }
+        self.send(
+            object,
+            Object {
+                sent: now,
+                written_ms,
+                is_bulk,
+                landed: false,
+                entries: staged,
+            },
+        );
+    }
+
+    /// Sends the next fragment of the entry being cut.
+    fn send_fragment(&mut self, now: Instant) {
+        let Some(mut cutting) = self.cutting.take() else {
+            return;
+        };
+        let number = self.window.next();
+        let fragment = cutting.next;
+        let (slices, len, crc) = cutting.take();
+        let is_last = cutting.is_done();
+        if is_last {
+            let missing = self.window.missing_before(number);
+            self.needs.settle(&mut cutting.entry, number, missing);
+        }
+        let entry = WalEntry {
+            id: cutting.entry.id,
+            fragment,
+            fragments: cutting.fragments,
+            length: cutting.entry.bytes,
+            range: 0..len,
+            crc,
+            deps: cutting.entry.deps,
+            parts: if is_last {
+                cutting.entry.directory_parts()
+            } else {
+                Vec::new()
+            },
+        };
+        let written_ms = self.wal.runtime.clock.now_ms();
+        let decided_below = self.window.decided_below();
+        let object = self.wal.encode(
+            number,
+            decided_below,
+            written_ms,
+            vec![entry],
+            slices.into_iter(),
+        );
+        cutting.entry.fragments.push(Fragment {
+            number,
+            at: object.body_at,
+            len,
+        });
+        let mut entries = Vec::new();
+        if is_last {
+            if let Some(first) = cutting.first() {
+                self.window.note_straddling(first, number);
+            }
+            self.wal.queue.lock().set_cutting(None);
+            entries.push(cutting.entry);
+        } else {
+            self.cutting = Some(cutting);
+        }
+        self.send(
+            object,
+            Object {
+                sent: now,
+                written_ms,
+                is_bulk: true,
+                landed: false,
+                entries,
+            },
+        );
+    }
+
+    fn send(&mut self, encoded: Encoded, object: Object) {
+        let number = self.window.next();
+        self.in_flight += 1;
+        self.bulk_in_flight += usize::from(object.is_bulk);
+        self.window.push(object);
+        if let Err(broken) = rule::span_kept(self.window.decided_below(), number) {
+            self.broken(broken);
+            return;
+        }
+        self.wal.progress.lock().next = number + 1;
+        self.wal.send(number, encoded, self.send_landed.clone());
+    }
+
+    /// Commits what this PUT, and others that landed meanwhile, allow.
+    fn take_landed(&mut self, first: Landed) {
+        let mut next = Some(first);
+        while let Some(landed) = next {
+            if !landed.ours {
+                let (writer, number) = (self.wal.writer, landed.number);
+                tracing::error!(%writer, number, "WAL number was taken by another: fenced");
+                self.wal.stop(AppendFailed::Fenced);
+                return;
+            }
+            self.in_flight -= 1;
+            let mut ready = std::mem::take(&mut self.ready);
+            if let Some(object) = self.window.land(landed.number, &mut ready) {
+                self.bulk_in_flight -= usize::from(object.is_bulk);
+                self.wal.freshness.put_landed(object.sent);
+            }
+            self.ready = ready;
+            self.commit_ready();
+            self.window
+                .advance(self.cutting.as_ref().and_then(Cutting::first));
+            next = self.landed.try_recv().ok();
+        }
+        if self.window.decided_below() == self.window.next() {
+            self.needs.clear();
+        }
+        *self.wal.progress.lock() = Progress {
+            next: self.window.next(),
+            decided_below: self.window.decided_below(),
+            roll_cut: self.window.roll_cut(),
+        };
+        self.wal.decided.notify_waiters();
+        self.wal.settled.notify_waiters();
+        self.wake_touched();
+        self.wal.budget.settle();
+    }
+
+    /// A broken invariant: nothing more may be acknowledged.
+    pub(super) fn broken(&self, broken: tidemill_invariants::Violation) {
+        tracing::error!(writer = %self.wal.writer, %broken, "stopping the writer");
+        self.wal.stop(AppendFailed::Fenced);
+    }
+
+    /// Ends everything: there is no rollback, the whole state goes (R4).
+    fn fail_all(&mut self, why: AppendFailed) {
+        let queued = self.wal.queue.lock().clear();
+        let cutting = self.cutting.take().map(|cutting| cutting.entry);
+        let staged = self.window.clear().into_iter().chain(cutting);
+        let staged = staged.chain(self.ready.drain(..).map(|(_, entry)| entry));
+        let outcomes = staged.map(|entry| entry.outcome);
+        for outcome in outcomes.chain(queued.into_iter().map(|entry| entry.outcome)) {
+            outcome.resolve(Err(why));
+        }
+        self.wal.pending_bytes.store(0, Ordering::Release);
+        self.wal.unsettled.store(0, Ordering::Release);
+        let partitions = std::mem::take(&mut *self.wal.partitions.write());
+        partitions
+            .values()
+            .for_each(|partition| partition.stop(why));
+        self.wal.decided.notify_waiters();
+        self.wal.settled.notify_waiters();
+    }
+}
+
+async fn until(wal: &Wal, alarm: Option<Instant>) {
+    match alarm {
+        Some(alarm) => wal.runtime.clock.sleep_until(alarm).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,146 @@
+//! The numbers in flight, what they hold, and what may be committed.
+
+use std::collections::VecDeque;
+
+use tidemill_invariants::wal::{self as rule, SPAN};
+use tidemill_runtime::Instant;
+
+use super::stage::Staged;
+
+/// An object whose PUT was sent.
+#[derive(Debug)]
+pub(super) struct Object {
+    pub sent: Instant,
+    pub written_ms: i64,
+    pub is_bulk: bool,
+    pub landed: bool,
+    /// Entries that end here and are not committed, in order.
+    pub entries: Vec<Staged>,
+}
+
+/// The objects from the lowest undecided number on.
+#[derive(Debug)]
+pub(super) struct Window {
+    decided_below: u64,
+    objects: VecDeque<Object>,
+    /// Bit i: number `decided_below + i` has not landed.
+    undecided: u128,
+    /// First and last number of entries in several objects that may straddle a cut.
+    straddling: Vec<(u64, u64)>,
+    roll_cut: u64,
+}
+
+impl Window {
+    /// All numbers below `next` have landed.
+    pub fn new(next: u64) -> Self {
+        Self {
+            decided_below: next,
+            objects: VecDeque::new(),
+            undecided: 0,
+            straddling: Vec::new(),
+            roll_cut: next,
+        }
+    }
+
+    /// The number the next object gets.
+    pub fn next(&self) -> u64 {
+        self.decided_below + self.objects.len() as u64
+    }
+
+    pub fn decided_below(&self) -> u64 {
+        self.decided_below
+    }
+
+    /// True if the span allows another object.
+    pub fn has_room(&self) -> bool {
+        (self.objects.len() as u64) < SPAN
+    }
+
+    /// Undecided numbers before `number`, of this window or its end, as a bitmap before it.
+    pub fn missing_before(&self, number: u64) -> u128 {
+        let behind = u32::try_from(number - self.decided_below).unwrap_or(0);
+        if behind == 0 {
+            return 0;
+        }
+        // The bitmap counts backwards from the number, the window forwards from its start.
+        self.undecided.reverse_bits() >> (128 - behind)
+    }
+
+    pub fn push(&mut self, object: Object) {
+        debug_assert!(self.has_room(), "callers ask for room first");
+        self.undecided |= 1 << self.objects.len();
+        self.objects.push_back(object);
+    }
+
+    pub fn note_straddling(&mut self, first: u64, last: u64) {
+        self.straddling.push((first, last));
+    }
+
+    /// Notes that `number` landed; gives the object, and appends to `ready` the entries that may be
+    /// committed now, in order.
+    pub fn land(&mut self, number: u64, ready: &mut Vec<(i64, Staged)>) -> Option<&Object> {
+        let index = usize::try_from(number.checked_sub(self.decided_below)?).ok()?;
+        let object = self.objects.get_mut(index)?;
+        object.landed = true;
+        self.undecided &= !(1 << index);
+        for later in index..self.objects.len() {
+            let missing = self.missing_before(self.decided_below + later as u64);
+            let Some(object) = self.objects.get_mut(later) else {
+                break;
+            };
+            if object.landed && !object.entries.is_empty() {
+                let waiting = std::mem::take(&mut object.entries);
+                for entry in waiting {
+                    if rule::applies(true, entry.deps, missing) {
+                        ready.push((object.written_ms, entry));
+                    } else {
+                        object.entries.push(entry);
+                    }
+                }
+            }
+        }
+        self.objects.get(index)
+    }
+
+    /// Lets go of what is decided; `cutting` is the first number of an entry still being sent.
+    /// To be called when what [`Window::land`] gave is committed.
+    pub fn advance(&mut self, cutting: Option<u64>) {
+        while self.objects.front().is_some_and(|object| object.landed) {
+            let first = self.objects.pop_front();
+            debug_assert!(
+                first.is_some_and(|first| first.entries.is_empty()),
+                "all an entry depends on has a lower number"
+            );
+            self.decided_below += 1;
+            self.undecided >>= 1;
+        }
+        let mut cut = self.decided_below;
+        loop {
+            let straddled = self
+                .straddling
+                .iter()
+                .copied()
+                .chain(cutting.map(|c| (c, u64::MAX)));
+            let lower = straddled.filter(|(first, last)| *first < cut && cut <= *last);
+            let Some(first) = lower.map(|(first, _)| first).min() else {
+                break;
+            };
+            cut = first;
+        }
+        self.straddling.retain(|(_, last)| *last >= cut);
+        debug_assert!(cut >= self.roll_cut, "a clean cut stays clean");
+        self.roll_cut = cut;
+    }
+
+    pub fn roll_cut(&self) -> u64 {
+        self.roll_cut
+    }
+
+    /// Takes out everything uncommitted, in order.
+    pub fn clear(&mut self) -> Vec<Staged> {
+        self.objects
+            .drain(..)
+            .flat_map(|object| object.entries)
+            .collect()
+    }
+}
