@@ -17,16 +17,18 @@ pub mod error;
 mod key;
 mod numbered;
 pub mod open;
+pub mod root;
 mod stats;
 mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
 
 pub use backend::{Backend, ObjectMeta, Payload, PutAnswer};
-pub use backends::{Directory, DirectoryOptions, LocalSync, Memory, directory::fs::Space};
+pub use backends::{Directory, DirectoryOptions, LocalSync, Memory, Remote, directory::fs::Space};
 pub use envelope::{Envelope, ObjectKind, PutId};
 pub use error::{StoreError, StoreErrorKind};
 pub use numbered::{CreateOutcome, NumberedLog};
-pub use open::OpenError;
+pub use open::{OpenError, OpenOptions, open};
+pub use root::{Root, RootError, open_root, read_root};
 pub use stats::{LatencySummary, StoreCounters};
 pub use store::{LIST_PAGE, Store, StoreOptions};

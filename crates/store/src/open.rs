@@ -1,6 +1,69 @@
 //! Opening a store by its URL.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
+
+use tidemill_runtime::Runtime;
+
+use crate::{
+    backend::Backend,
+    backends::{Directory, DirectoryOptions, LocalSync, Memory, remote},
+};
+
+/// What goes with a URL.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// `local.sync`; directories only.
+    pub sync: LocalSync,
+    /// Nothing will be written; a directory then may stand beside a live broker.
+    pub read_only: bool,
+    /// The environment: `AWS_*`, `GOOGLE_*` and `AZURE_*` are read from it and from nowhere else.
+    pub environment: BTreeMap<String, String>,
+}
+
+/// Opens `file:DIR`, `memory:`, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` or
+/// `az://CONTAINER/PREFIX`. A directory is locked, and created if need be; no request is made to a
+/// bucket, and a bucket is never created.
+///
+/// # Errors
+/// [`OpenError`], whose text says what to set.
+pub async fn open(
+    url: &str,
+    options: &OpenOptions,
+    runtime: Runtime,
+) -> Result<Arc<dyn Backend>, OpenError> {
+    if let Some(dir) = url.strip_prefix("file:") {
+        // `file:///data` is `/data`; a host in between makes no sense.
+        let dir = match dir.strip_prefix("//") {
+            Some(absolute) if absolute.starts_with('/') => absolute,
+            Some(_) => return Err(unusable(url)),
+            None => dir,
+        };
+        if dir.is_empty() {
+            return Err(unusable(url));
+        }
+        let how = DirectoryOptions {
+            sync: options.sync,
+            read_only: options.read_only,
+        };
+        let directory = Directory::open(Path::new(dir), how, runtime).await?;
+        return Ok(Arc::new(directory));
+    }
+    if url == "memory:" {
+        return Ok(Arc::new(Memory::new(runtime.clock)));
+    }
+    match remote::open(url, &options.environment) {
+        Some(opened) => Ok(Arc::new(opened?)),
+        None => Err(unusable(url)),
+    }
+}
+
+fn unusable(url: &str) -> OpenError {
+    let what = format!(
+        "`{url}` names no store; use `file:DIR`, `memory:`, `s3://BUCKET/PREFIX`, \
+         `gs://BUCKET/PREFIX` or `az://CONTAINER/PREFIX`"
+    );
+    OpenError::Settings { what }
+}
 
 /// Why a store cannot be opened; says what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -200,7 +200,8 @@ impl Shared {
         Ok(bytes)
     }
 
-    async fn list_try(
+    /// One page, checked for order.
+    pub(crate) async fn list_try(
         &self,
         prefix: &str,
         start_after: Option<&str>,
