@@ -1,6 +1,10 @@
 //! One connection: in order in, concurrently through, in order out.
 
-use std::{pin::Pin, sync::Arc};
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesOrdered};
 use tidemill_runtime::Instant;
@@ -10,8 +14,8 @@ use tokio::{
 };
 
 use super::{
-    FETCHES_IN_FLIGHT_MAX, Frame, FrameError, FrameReader, FrameWriter, NetShared, Peer, Reply,
-    Service, Step, WRITE_QUEUE_MAX_BYTES, Weight,
+    Call, FETCHES_IN_FLIGHT_MAX, Frame, FrameError, FrameReader, FrameWriter, NetShared, Peer,
+    Reply, Service, Step, WRITE_QUEUE_MAX_BYTES, Weight,
 };
 
 /// How far the broker's stop has come.
@@ -25,7 +29,22 @@ pub enum Phase {
     Stop,
 }
 
-type InFlight = FuturesOrdered<BoxFuture<'static, (Weight, Reply)>>;
+/// A request that runs.
+struct Running {
+    weight: Weight,
+    reply: BoxFuture<'static, Reply>,
+}
+
+impl Future for Running {
+    type Output = (Weight, Reply);
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let weight = self.weight;
+        self.reply.as_mut().poll(cx).map(|reply| (weight, reply))
+    }
+}
+
+type InFlight = FuturesOrdered<Running>;
 
 /// What happened in one turn of the loop.
 enum Turn {
@@ -55,6 +74,22 @@ struct Connection<S> {
     last_write: Instant,
 }
 
+/// Tells the service of a connection's begin, and of its end however it comes.
+struct Counted<S: Service>(Arc<S>);
+
+impl<S: Service> Counted<S> {
+    fn new(service: &Arc<S>) -> Self {
+        service.connected();
+        Self(Arc::clone(service))
+    }
+}
+
+impl<S: Service> Drop for Counted<S> {
+    fn drop(&mut self) {
+        self.0.disconnected();
+    }
+}
+
 /// Serves `stream` until it ends, is idle for too long, or `phase` says so.
 pub async fn serve_connection<S, IO>(
     service: Arc<S>,
@@ -67,6 +102,7 @@ pub async fn serve_connection<S, IO>(
     IO: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let now = shared.clock.monotonic();
+    let _counted = Counted::new(&service);
     let (mut read, mut write) = tokio::io::split(stream);
     let mut connection = Connection {
         service,
@@ -202,7 +238,7 @@ impl<S: Service> Connection<S> {
             self.closing = true;
             return;
         };
-        let weight = call.weight;
+        let Call { reply, weight } = call;
         match weight {
             Weight::Produce => {
                 self.produces += 1;
@@ -211,9 +247,7 @@ impl<S: Service> Connection<S> {
             Weight::Fetch => self.fetches += 1,
             Weight::Light => {}
         }
-        let reply = call.reply;
-        self.in_flight
-            .push_back(Box::pin(async move { (weight, reply.await) }));
+        self.in_flight.push_back(Running { weight, reply });
     }
 
     fn answered(&mut self, (weight, reply): (Weight, Reply)) {

@@ -159,6 +159,12 @@ pub trait Service: Send + Sync + 'static {
     /// Takes a request. `None` closes the connection after the answers before it.
     fn call(self: &Arc<Self>, peer: &Arc<Peer>, frame: Frame) -> Option<Call>;
 
+    /// A connection begins.
+    fn connected(&self) {}
+
+    /// A connection has ended, be it by a panic.
+    fn disconnected(&self) {}
+
     /// `None` if produced data has room; otherwise a future that ends when it has again.
     fn no_room(&self) -> Option<BoxFuture<'static, ()>>;
 }

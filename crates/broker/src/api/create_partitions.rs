@@ -1,0 +1,170 @@
+//! CreatePartitions (key 37), versions 0-3.
+//!
+//! v2 flexible; v3 the same. One answer for each topic asked for (K60). All topics are decided and
+//! committed in one entry, each by itself.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tidemill_cluster::{Change, Image};
+use tidemill_wire::{
+    ErrorCode, Str,
+    ids::{LeaderEpoch, WriterId},
+    messages::create_partitions::{
+        CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic,
+        CreatePartitionsTopicResult,
+    },
+};
+
+use super::Context;
+use crate::{
+    Broker,
+    create::{NEW_PARTITIONS_MAX, too_many},
+    errors::Refusal,
+    topics::is_internal,
+};
+
+pub(super) async fn handle(
+    context: Context,
+    request: CreatePartitionsRequest,
+) -> CreatePartitionsResponse {
+    let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
+    let mut counts: BTreeMap<Str, usize> = BTreeMap::new();
+    for topic in &request.topics {
+        *counts.entry(topic.name.clone()).or_default() += 1;
+    }
+    let mut topics = request.topics;
+    topics.dedup_by(|a, b| a.name == b.name);
+    let names: Vec<_> = topics.iter().map(|topic| topic.name.clone()).collect();
+    let twice = |name| counts.get(name).is_some_and(|count| *count > 1);
+    let outcomes = if names.iter().any(twice) {
+        let refusal = Refusal::new(ErrorCode::INVALID_REQUEST, "a topic is named twice");
+        vec![Err(refusal); names.len()]
+    } else if request.validate_only {
+        let image = context.broker.cluster().image();
+        let node = context.broker.config().node_id.0;
+        let decide = |topic| decide(&image, topic, node, WriterId(0), 0).map(drop);
+        topics.iter().map(decide).collect()
+    } else {
+        add(&context, topics, timeout).await
+    };
+    let results = names.into_iter().zip(outcomes).map(|(name, outcome)| {
+        let mut result = CreatePartitionsTopicResult {
+            name,
+            ..Default::default()
+        };
+        if let Err(refusal) = outcome {
+            result.error_code = context.error(refusal.code);
+            result.error_message = refusal.text();
+        }
+        result
+    });
+    CreatePartitionsResponse {
+        results: results.collect(),
+        ..CreatePartitionsResponse::default()
+    }
+}
+
+fn decide(
+    image: &Image,
+    wanted: &CreatePartitionsTopic,
+    node: i32,
+    leader: WriterId,
+    first_wal: u64,
+) -> Result<Change, Refusal> {
+    let topic = image
+        .topic_by_name(&wanted.name)
+        .ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
+    if is_internal(&topic.name) {
+        let message = format!("topic `{}` is internal", topic.name);
+        return Err(Refusal::new(ErrorCode::INVALID_TOPIC_EXCEPTION, message));
+    }
+    let present = i64::try_from(topic.partitions.len()).unwrap_or(i64::MAX);
+    let added = i64::from(wanted.count) - present;
+    if added <= 0 {
+        let message = format!("topic has {present} partitions already");
+        return Err(Refusal::new(ErrorCode::INVALID_PARTITIONS, message));
+    }
+    if added > NEW_PARTITIONS_MAX {
+        return Err(too_many());
+    }
+    if let Some(assignments) = &wanted.assignments {
+        let fits = i64::try_from(assignments.len()) == Ok(added)
+            && assignments
+                .iter()
+                .all(|assigned| assigned.broker_ids == [node]);
+        if !fits {
+            let message = "each new partition must be assigned to this cluster's one broker";
+            return Err(Refusal::new(ErrorCode::INVALID_REPLICA_ASSIGNMENT, message));
+        }
+    }
+    Ok(Change::PartitionsAdded {
+        topic: topic.id,
+        total: wanted.count.unsigned_abs(),
+        leader,
+        epoch: LeaderEpoch(0),
+        first_wal,
+    })
+}
+
+async fn add(
+    context: &Context,
+    topics: Vec<CreatePartitionsTopic>,
+    timeout: Duration,
+) -> Vec<Result<(), Refusal>> {
+    let count = topics.len();
+    let work = commit(Arc::clone(&context.broker), topics);
+    let task = context
+        .broker
+        .runtime()
+        .tasks
+        .spawn("create partitions", work);
+    match context
+        .broker
+        .runtime()
+        .clock
+        .timeout(timeout, task.join())
+        .await
+    {
+        Ok(Ok(outcomes)) => outcomes,
+        Ok(Err(_)) => vec![Err(ErrorCode::UNKNOWN_SERVER_ERROR.into()); count],
+        Err(_) => vec![Err(ErrorCode::REQUEST_TIMED_OUT.into()); count],
+    }
+}
+
+async fn commit(
+    broker: Arc<Broker>,
+    topics: Vec<CreatePartitionsTopic>,
+) -> Vec<Result<(), Refusal>> {
+    let count = topics.len();
+    let names: Vec<_> = topics.iter().map(|topic| topic.name.clone()).collect();
+    let outcomes = Arc::new(Mutex::new(Vec::new()));
+    let decided = Arc::clone(&outcomes);
+    let (node, leader) = (broker.config().node_id.0, broker.log().writer());
+    let first_wal = broker.log().next_number();
+    let changes = move |image: &Image| {
+        let decide = |topic| decide(image, topic, node, leader, first_wal);
+        let (mut changes, mut outcomes) = (Vec::new(), Vec::new());
+        for change in topics.iter().map(decide) {
+            match change {
+                Ok(change) => {
+                    changes.push(change);
+                    outcomes.push(Ok(()));
+                }
+                Err(refusal) => outcomes.push(Err(refusal)),
+            }
+        }
+        *decided.lock() = outcomes;
+        Ok::<_, Refusal>(changes)
+    };
+    let image = match broker.cluster().commit(changes).await {
+        Ok(image) => image,
+        Err(error) => return vec![Err(Refusal::from(error)); count],
+    };
+    for name in names {
+        if let Some(topic) = image.topic_by_name(&name) {
+            broker.lead(&image, topic.id);
+        }
+    }
+    std::mem::take(&mut *outcomes.lock())
+}

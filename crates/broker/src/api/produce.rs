@@ -1,0 +1,303 @@
+//! Produce (key 0), versions 3-13; 0-2 are advertised and refused (K3).
+//!
+//! v7 zstd; v8 errors of single records (never given: a batch is refused as a whole) and messages;
+//! v9 flexible; v10 current leader; v11, v12 transactions V2; v13 topic ids. Transactional batches
+//! are refused until transactions are served.
+
+use std::sync::Arc;
+
+use tidemill_cluster::{Image, image::Topic};
+use tidemill_log::{Appended, Committed, Entry, Partition};
+use tidemill_wire::{
+    ErrorCode, Records,
+    batch::{ValidateOptions, validate},
+    messages::produce::{
+        LeaderIdAndEpoch, NodeEndpoint, PartitionProduceData, PartitionProduceResponse,
+        ProduceRequest, ProduceResponse, TopicProduceData, TopicProduceResponse,
+    },
+};
+
+use super::{Context, Outcome};
+use crate::{errors::Refusal, settings::TopicConfig, topics::is_internal};
+
+/// The first version that may carry zstd.
+const ZSTD_FROM: i16 = 7;
+/// The first version that names topics by id.
+const TOPIC_ID_FROM: i16 = 13;
+
+/// One partition of the request, appended or refused.
+struct Part {
+    index: i32,
+    records: u64,
+    bytes: u64,
+    state: State,
+}
+
+enum State {
+    Refused(Refusal),
+    Appended(Appended),
+    Committed(Committed),
+}
+
+pub(super) async fn handle(context: Context, request: ProduceRequest) -> Outcome<ProduceResponse> {
+    let acks = request.acks;
+    let timeout = u64::try_from(request.timeout_ms).unwrap_or(0);
+    let deadline = context.received + std::time::Duration::from_millis(timeout);
+    // Up to here nothing was awaited: the batches are appended in the order of the requests.
+    let mut topics = append_all(&context, request);
+    if acks == 0 {
+        return without_answer(&context, &topics).await;
+    }
+    let parts = topics.iter_mut().flat_map(|(_, parts)| parts.iter_mut());
+    wait(&context, deadline, parts.collect()).await;
+    let image = context.broker.cluster().image();
+    let mut moved = false;
+    let responses = topics.into_iter().map(|(data, parts)| {
+        let answer = |part| {
+            let answer = partition_response(&context, &image, &data, part);
+            moved |= answer.error_code == ErrorCode::NOT_LEADER_OR_FOLLOWER;
+            answer
+        };
+        let partition_responses = parts.into_iter().map(answer).collect();
+        TopicProduceResponse {
+            name: data.name,
+            topic_id: data.topic_id,
+            partition_responses,
+        }
+    });
+    let mut response = ProduceResponse {
+        responses: responses.collect(),
+        ..ProduceResponse::default()
+    };
+    if moved && context.version >= 10 {
+        response.node_endpoints = vec![endpoint(&context)];
+    }
+    response.into()
+}
+
+/// acks=0 is never answered; an error closes the connection, so that the client looks again (K41).
+async fn without_answer(
+    context: &Context,
+    topics: &[(TopicProduceData, Vec<Part>)],
+) -> Outcome<ProduceResponse> {
+    let mut parts = topics.iter().flat_map(|(_, parts)| parts);
+    if parts.any(|part| matches!(part.state, State::Refused(_))) {
+        return Outcome::Close;
+    }
+    // As there is no answer to wait for, the log's limit is all that slows such a producer down.
+    context.broker.log().below_limit().await;
+    Outcome::Nothing
+}
+
+fn append_all(context: &Context, request: ProduceRequest) -> Vec<(TopicProduceData, Vec<Part>)> {
+    let image = context.broker.cluster().image();
+    let transactional = request.transactional_id.is_some();
+    let mut topics = Vec::with_capacity(request.topic_data.len());
+    for mut data in request.topic_data {
+        let partitions = std::mem::take(&mut data.partition_data);
+        let topic = if matches!(request.acks, -1..=1) {
+            topic(context, &image, &data, transactional)
+        } else {
+            Err(ErrorCode::INVALID_REQUIRED_ACKS.into())
+        };
+        let part = |data| match &topic {
+            Ok((topic, config)) => append(context, topic, config, data),
+            Err(refusal) => Part::refused(&data, refusal.clone()),
+        };
+        let parts = partitions.into_iter().map(part).collect();
+        topics.push((data, parts));
+    }
+    topics
+}
+
+impl Part {
+    fn refused(data: &PartitionProduceData, refusal: Refusal) -> Self {
+        Self {
+            index: data.index,
+            records: 0,
+            bytes: 0,
+            state: State::Refused(refusal),
+        }
+    }
+}
+
+/// The topic, if a client may write to it.
+fn topic(
+    context: &Context,
+    image: &Image,
+    data: &TopicProduceData,
+    transactional: bool,
+) -> Result<(Arc<Topic>, Arc<TopicConfig>), Refusal> {
+    let topic = if context.version >= TOPIC_ID_FROM {
+        image
+            .topic(data.topic_id)
+            .ok_or(ErrorCode::UNKNOWN_TOPIC_ID)?
+    } else {
+        image
+            .topic_by_name(&data.name)
+            .ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?
+    };
+    if is_internal(&topic.name) {
+        let message = format!("topic `{}` is internal", topic.name);
+        return Err(Refusal::new(ErrorCode::INVALID_TOPIC_EXCEPTION, message));
+    }
+    if transactional {
+        return Err(no_transactions());
+    }
+    Ok((Arc::clone(topic), context.broker.topic_config(image, topic)))
+}
+
+fn no_transactions() -> Refusal {
+    Refusal::new(
+        ErrorCode::INVALID_TXN_STATE,
+        "transactions are not supported",
+    )
+}
+
+fn append(
+    context: &Context,
+    topic: &Arc<Topic>,
+    config: &TopicConfig,
+    data: PartitionProduceData,
+) -> Part {
+    let index = data.index;
+    match context.broker.partition(topic, index) {
+        Err(code) => Part::refused(&data, code.into()),
+        Ok(partition) => match try_append(context, &partition, config, data.records) {
+            Ok(part) => Part { index, ..part },
+            Err(refusal) => {
+                let (state, records, bytes) = (State::Refused(refusal), 0, 0);
+                Part {
+                    index,
+                    records,
+                    bytes,
+                    state,
+                }
+            }
+        },
+    }
+}
+
+fn try_append(
+    context: &Context,
+    partition: &Partition,
+    config: &TopicConfig,
+    records: Option<Records>,
+) -> Result<Part, Refusal> {
+    let records = records.unwrap_or_default();
+    let options = ValidateOptions {
+        now_ms: context.broker.runtime().clock.now_ms(),
+        allow_zstd: context.version >= ZSTD_FROM,
+        ..config.validate_options()
+    };
+    let batch = validate(records.to_bytes(), &options)
+        .map_err(|error| Refusal::new(ErrorCode(error.kafka_code()), error.to_string()))?;
+    if batch.header.attributes.is_transactional() {
+        return Err(no_transactions());
+    }
+    let records = u64::try_from(batch.header.record_count).unwrap_or(0);
+    let bytes = batch.bytes.len() as u64;
+    let entry = Entry::records(partition.id(), batch, config.latency);
+    let appended = context.broker.log().append(entry)?.pop();
+    let state = appended.map_or_else(
+        || State::Refused(ErrorCode::UNKNOWN_SERVER_ERROR.into()),
+        State::Appended,
+    );
+    Ok(Part {
+        index: 0,
+        records,
+        bytes,
+        state,
+    })
+}
+
+/// Waits for all commits until `deadline`; what is not durable then stays as it is (K42).
+async fn wait(context: &Context, deadline: tidemill_runtime::Instant, mut parts: Vec<&mut Part>) {
+    let all = async {
+        for part in &mut parts {
+            if let State::Appended(appended) = &part.state {
+                part.state = match appended.wait().await {
+                    Ok(committed) => State::Committed(committed),
+                    Err(error) => State::Refused(error.into()),
+                };
+            }
+        }
+    };
+    if context
+        .broker
+        .runtime()
+        .clock
+        .timeout_at(deadline, all)
+        .await
+        .is_ok()
+    {
+        return;
+    }
+    for part in parts {
+        if let State::Appended(Appended::New(ticket) | Appended::DuplicatePending(ticket)) =
+            &part.state
+            && let Some(Ok(committed)) = ticket.outcome()
+        {
+            part.state = State::Committed(committed);
+        }
+    }
+}
+
+fn partition_response(
+    context: &Context,
+    image: &Image,
+    data: &TopicProduceData,
+    part: Part,
+) -> PartitionProduceResponse {
+    let Part {
+        index,
+        records,
+        bytes,
+        state,
+    } = part;
+    let refusal = match state {
+        State::Committed(committed) => {
+            context.broker.metrics().produced(records, bytes);
+            return PartitionProduceResponse {
+                index,
+                base_offset: committed.base_offset.0,
+                log_append_time_ms: committed.log_append_time,
+                log_start_offset: committed.log_start.0,
+                ..PartitionProduceResponse::default()
+            };
+        }
+        State::Appended(_) => Refusal::new(
+            ErrorCode::REQUEST_TIMED_OUT,
+            "not durable within the request's timeout",
+        ),
+        State::Refused(refusal) => refusal,
+    };
+    let mut response = PartitionProduceResponse {
+        index,
+        error_code: context.error(refusal.code),
+        base_offset: -1,
+        error_message: refusal.text(),
+        ..PartitionProduceResponse::default()
+    };
+    if refusal.code == ErrorCode::NOT_LEADER_OR_FOLLOWER && context.version >= 10 {
+        let topic = image
+            .topic(data.topic_id)
+            .or_else(|| image.topic_by_name(&data.name));
+        if let Some(state) = topic.and_then(|topic| topic.partition(index)) {
+            response.current_leader = LeaderIdAndEpoch {
+                leader_id: context.broker.config().node_id.0,
+                leader_epoch: state.epoch.0,
+            };
+        }
+    }
+    response
+}
+
+fn endpoint(context: &Context) -> NodeEndpoint {
+    NodeEndpoint {
+        node_id: context.broker.config().node_id.0,
+        host: context.peer.advertised.host.clone().into(),
+        port: i32::from(context.peer.advertised.port),
+        rack: context.broker.config().rack(),
+    }
+}

@@ -1,0 +1,236 @@
+//! One broker: what all handlers share, and its life.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use tidemill_cluster::Cluster;
+use tidemill_log::Log;
+use tidemill_runtime::{Instant, Runtime};
+use tidemill_wire::{Str, ids::ProducerId};
+use tokio::{net::TcpListener, sync::watch};
+
+use crate::{
+    api,
+    fetch::session::SessionCache,
+    metrics::Metrics,
+    net::{Advertised, Call, Frame, NetLimits, NetShared, Peer, Phase, Service, accept_loop},
+    settings::BrokerConfig,
+    topics::TopicCache,
+};
+
+/// How often producers that have long been silent are forgotten.
+const PRODUCER_EXPIRY_INTERVAL: Duration = Duration::from_secs(600);
+
+/// What a broker is made of.
+pub struct BrokerOptions {
+    /// The metadata log; this broker has registered there.
+    pub cluster: Arc<Cluster>,
+    /// The log of this broker's writer.
+    pub log: Arc<Log>,
+    /// Clock, entropy, tasks.
+    pub runtime: Runtime,
+    /// Settings.
+    pub config: Arc<BrokerConfig>,
+}
+
+/// A broker. Shared by all its connections.
+pub struct Broker {
+    cluster: Arc<Cluster>,
+    log: Arc<Log>,
+    runtime: Runtime,
+    config: Arc<BrokerConfig>,
+    metrics: Metrics,
+    sessions: SessionCache,
+    topics: TopicCache,
+    net: NetShared,
+    phase: watch::Sender<Phase>,
+    next_producer: AtomicU32,
+    cluster_id: Str,
+}
+
+impl fmt::Debug for Broker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Broker")
+            .field("writer", &self.log.writer())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Broker {
+    /// A broker that serves nobody yet. Its periodic work starts here.
+    #[must_use]
+    pub fn new(options: BrokerOptions) -> Arc<Self> {
+        let BrokerOptions {
+            cluster,
+            log,
+            runtime,
+            config,
+        } = options;
+        let broker = Arc::new(Self {
+            metrics: Metrics::default(),
+            sessions: SessionCache::new(runtime.entropy.fork()),
+            topics: TopicCache::default(),
+            net: NetShared::new(NetLimits::from(&*config), runtime.clock.clone()),
+            phase: watch::channel(Phase::Run).0,
+            next_producer: AtomicU32::new(0),
+            cluster_id: Str::from(base64url(&cluster.cluster_id())),
+            cluster,
+            log,
+            runtime,
+            config,
+        });
+        broker.apply_topic_configs();
+        let weak = Arc::downgrade(&broker);
+        let (clock, mut phase) = (broker.runtime.clock.clone(), broker.phase.subscribe());
+        broker.runtime.tasks.spawn("producer expiry", async move {
+            loop {
+                tokio::select! {
+                    biased;
+                    _ = phase.wait_for(|phase| *phase != Phase::Run) => return,
+                    () = clock.sleep(PRODUCER_EXPIRY_INTERVAL) => {}
+                }
+                let Some(broker) = weak.upgrade() else { return };
+                broker.log.expire_producers();
+            }
+        });
+        broker
+    }
+
+    /// Serves a listener until [`Broker::shutdown`]. Clients are told to come back to `advertised`.
+    pub fn serve(self: &Arc<Self>, listener: TcpListener, advertised: Advertised) {
+        let tasks = self.runtime.tasks.clone();
+        let accept = accept_loop(
+            Arc::clone(self),
+            self.net.clone(),
+            tasks.clone(),
+            listener,
+            advertised,
+            self.phase.subscribe(),
+        );
+        tasks.spawn("listener", accept);
+    }
+
+    /// Accepts and reads no more, answers what runs (waiting fetches at once), and closes all
+    /// connections; what is still unanswered at `deadline` is dropped. The log is left open: requests
+    /// that wait for it are answered by its own shutdown, which is to run meanwhile.
+    pub async fn shutdown(&self, deadline: Instant) {
+        self.phase.send_replace(Phase::Drain);
+        let clock = &self.runtime.clock;
+        let gone = async {
+            while self.metrics.connections() > 0 {
+                clock.sleep(Duration::from_millis(10)).await;
+            }
+        };
+        if clock.timeout_at(deadline, gone).await.is_err() {
+            tracing::warn!(
+                connections = self.metrics.connections(),
+                "connections cut off"
+            );
+        }
+        self.phase.send_replace(Phase::Stop);
+    }
+
+    /// Ends once the broker has begun to shut down.
+    pub(crate) async fn draining(&self) {
+        // The sender lives as long as `self`.
+        let _ = self
+            .phase
+            .subscribe()
+            .wait_for(|phase| *phase != Phase::Run)
+            .await;
+    }
+
+    /// The metadata log.
+    #[must_use]
+    pub fn cluster(&self) -> &Arc<Cluster> {
+        &self.cluster
+    }
+
+    /// The log.
+    #[must_use]
+    pub fn log(&self) -> &Arc<Log> {
+        &self.log
+    }
+
+    /// Clock, entropy, tasks.
+    #[must_use]
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// Settings.
+    #[must_use]
+    pub fn config(&self) -> &Arc<BrokerConfig> {
+        &self.config
+    }
+
+    /// Counters.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// The cluster's id as Kafka writes ids: 16 bytes in URL-safe base64 without padding.
+    pub(crate) fn cluster_id(&self) -> Str {
+        self.cluster_id.clone()
+    }
+
+    pub(crate) fn sessions(&self) -> &SessionCache {
+        &self.sessions
+    }
+
+    pub(crate) fn topics(&self) -> &TopicCache {
+        &self.topics
+    }
+
+    /// A producer id nobody has had: the writer id makes it unique, so nothing is written.
+    pub(crate) fn new_producer_id(&self) -> ProducerId {
+        let counter = self.next_producer.fetch_add(1, Ordering::Relaxed);
+        let writer = self.log.writer().0 & u64::from(u32::MAX >> 1);
+        ProducerId(((writer << 32) | u64::from(counter)).cast_signed())
+    }
+}
+
+fn base64url(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let mut bits = [0; 4];
+        bits[1..=group.len()].copy_from_slice(group);
+        let bits = u32::from_be_bytes(bits);
+        for digit in 0..=group.len() {
+            let index = (bits >> (18 - 6 * digit)) & 63;
+            out.push(char::from(DIGITS[index as usize]));
+        }
+    }
+    out
+}
+
+impl Service for Broker {
+    fn call(self: &Arc<Self>, peer: &Arc<Peer>, frame: Frame) -> Option<Call> {
+        api::call(self, peer, frame)
+    }
+
+    fn no_room(&self) -> Option<BoxFuture<'static, ()>> {
+        if self.log.is_below_limit() {
+            return None;
+        }
+        let log = Arc::clone(&self.log);
+        Some(Box::pin(async move { log.below_limit().await }))
+    }
+
+    fn connected(&self) {
+        self.metrics.connected();
+    }
+
+    fn disconnected(&self) {
+        self.metrics.disconnected();
+    }
+}

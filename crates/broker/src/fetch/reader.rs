@@ -1,0 +1,372 @@
+//! Reading the partitions of one Fetch: one budget, one wait, one waiter.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use parking_lot::Mutex;
+use tidemill_log::{
+    Partition,
+    partition::{Waiter, WaiterGuard},
+};
+use tidemill_runtime::Instant;
+use tidemill_wire::{
+    ErrorCode, Records,
+    ids::{LeaderEpoch, Offset, PartitionId},
+    messages::fetch::{AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData},
+};
+use tokio::sync::Notify;
+
+use super::{
+    session::{Target, TopicKey},
+    source::{Got, Want, read, try_read},
+};
+use crate::{Broker, topics::Found};
+
+/// Store reads of one request at once; more would let one request take all of the store's permits.
+const COLD_READS_MAX: usize = 16;
+/// How long a read of the store may delay an answer beyond max_wait. The read goes on without the
+/// request and its next try finds the data in memory, so a slow store delays nobody for ever.
+const COLD_GRACE: Duration = Duration::from_secs(5);
+
+/// What the request as a whole allows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    /// Bytes of the whole answer, but for the first batch (K11).
+    pub max_bytes: usize,
+    /// Bytes worth answering for.
+    pub min_bytes: usize,
+    /// Up to the last stable offset only.
+    pub read_committed: bool,
+    /// When to answer whatever there is.
+    pub deadline: Instant,
+}
+
+enum Slot {
+    /// Answered already: an error, or a diverging epoch.
+    Settled(PartitionData),
+    Open(Open),
+}
+
+struct Open {
+    partition: Arc<Partition>,
+    name: Arc<str>,
+    offset: Offset,
+    max_bytes: usize,
+    got: Option<Got>,
+}
+
+/// Notes which partitions moved on, and wakes the one request.
+#[derive(Default)]
+struct Woken {
+    partitions: Mutex<Vec<PartitionId>>,
+    notify: Notify,
+}
+
+impl Waiter for Woken {
+    fn progressed(&self, partition: PartitionId) {
+        let first = {
+            let mut partitions = self.partitions.lock();
+            partitions.push(partition);
+            partitions.len() == 1
+        };
+        if first {
+            self.notify.notify_one();
+        }
+    }
+}
+
+/// The partitions of one Fetch.
+pub(crate) struct Reader {
+    slots: Vec<Slot>,
+    budget: Budget,
+    /// Bytes got so far.
+    total: usize,
+    /// A partition failed or has reached its own maximum: nothing is gained by waiting (K12).
+    ready: bool,
+}
+
+impl Reader {
+    /// Resolves all targets; errors are settled here, each for its own partition (F24).
+    pub fn new(broker: &Broker, targets: &[Target], budget: Budget) -> Self {
+        let slots: Vec<_> = targets.iter().map(|target| open(broker, target)).collect();
+        let ready = slots.iter().any(|slot| matches!(slot, Slot::Settled(_)));
+        Self {
+            slots,
+            budget,
+            total: 0,
+            ready,
+        }
+    }
+
+    /// Reads until there is enough, or the deadline has passed.
+    pub async fn run(&mut self, broker: &Broker) {
+        let all: Vec<usize> = (0..self.slots.len()).collect();
+        self.pass(broker, &all).await;
+        if self.is_done(broker) {
+            return;
+        }
+        let woken = Arc::new(Woken::default());
+        let (positions, _guards) = self.register(&woken);
+        // Once more: what came before the registration woke nobody.
+        self.pass(broker, &all).await;
+        while !self.is_done(broker) {
+            tokio::select! {
+                biased;
+                () = woken.notify.notified() => {}
+                () = broker.draining() => return,
+                () = broker.runtime().clock.sleep_until(self.budget.deadline) => return,
+            }
+            let moved = std::mem::take(&mut *woken.partitions.lock());
+            let mut again: Vec<_> = moved
+                .iter()
+                .filter_map(|id| positions.get(id).copied())
+                .collect();
+            again.sort_unstable();
+            again.dedup();
+            self.pass(broker, &again).await;
+        }
+    }
+
+    fn is_done(&self, broker: &Broker) -> bool {
+        self.ready
+            || self.slots.is_empty()
+            || self.total >= self.budget.min_bytes
+            || broker.runtime().clock.monotonic() >= self.budget.deadline
+    }
+
+    fn register(&self, woken: &Arc<Woken>) -> (BTreeMap<PartitionId, usize>, Vec<WaiterGuard>) {
+        let mut positions = BTreeMap::new();
+        let mut guards = Vec::new();
+        for (index, slot) in self.slots.iter().enumerate() {
+            if let Slot::Open(open) = slot {
+                positions.insert(open.partition.id(), index);
+                guards.push(
+                    open.partition
+                        .register(Arc::clone(woken) as Arc<dyn Waiter>),
+                );
+            }
+        }
+        (positions, guards)
+    }
+
+    /// Reads the given partitions anew.
+    async fn pass(&mut self, broker: &Broker, indices: &[usize]) {
+        let mut cold = Vec::new();
+        for index in indices {
+            let Some((partition, want)) = self.want(*index, self.total) else {
+                continue;
+            };
+            match try_read(&partition, &want) {
+                Some(result) => self.settle(*index, result),
+                None => cold.push(*index),
+            }
+        }
+        if !cold.is_empty() {
+            self.pass_cold(broker, cold).await;
+        }
+    }
+
+    /// Reads from the store, several partitions at once, each within what those before it leave.
+    async fn pass_cold(&mut self, broker: &Broker, cold: Vec<usize>) {
+        let tasks = &broker.runtime().tasks;
+        let mut reads = FuturesUnordered::new();
+        let mut promised = self.total;
+        for index in cold {
+            let Some((partition, want)) = self.want(index, promised) else {
+                continue;
+            };
+            if reads.len() >= COLD_READS_MAX || (want.max_bytes == 0 && !want.at_least_one) {
+                break;
+            }
+            promised = promised.saturating_add(want.max_bytes.max(1));
+            // Detached, so that it ends and fills the cache even if this request does not wait.
+            let task = tasks.spawn("cold read", read(partition, want));
+            reads.push(async move { (index, task.join().await) });
+        }
+        let clock = &broker.runtime().clock;
+        let patience = self.budget.deadline.max(clock.monotonic() + COLD_GRACE);
+        while let Ok(Some((index, result))) = clock.timeout_at(patience, reads.next()).await {
+            let result = result.unwrap_or(Err(ErrorCode::UNKNOWN_SERVER_ERROR));
+            self.settle(index, result);
+        }
+    }
+
+    fn want(&mut self, index: usize, promised: usize) -> Option<(Arc<Partition>, Want)> {
+        let Slot::Open(open) = &mut self.slots[index] else {
+            return None;
+        };
+        let own = open.got.as_ref().map_or(0, |got| got.size);
+        let others = promised - own.min(promised);
+        let left = self.budget.max_bytes.saturating_sub(others);
+        let want = Want {
+            offset: open.offset,
+            max_bytes: left.min(open.max_bytes),
+            read_committed: self.budget.read_committed,
+            at_least_one: others == 0,
+        };
+        Some((Arc::clone(&open.partition), want))
+    }
+
+    fn settle(&mut self, index: usize, result: Result<Got, ErrorCode>) {
+        let Slot::Open(open) = &mut self.slots[index] else {
+            return;
+        };
+        self.total -= open.got.as_ref().map_or(0, |got| got.size);
+        match result {
+            Ok(got) => {
+                self.total += got.size;
+                self.ready |= got.size >= open.max_bytes.max(1);
+                open.got = Some(got);
+            }
+            Err(code) => {
+                self.ready = true;
+                self.slots[index] = Slot::Settled(failed(code));
+            }
+        }
+    }
+
+    /// The answers in the order of the targets, each with its topic's name if that is known.
+    pub fn finish(self) -> Vec<(PartitionData, Option<Arc<str>>)> {
+        let read_committed = self.budget.read_committed;
+        let answers = self.slots.into_iter().map(|slot| match slot {
+            Slot::Settled(data) => (data, None),
+            Slot::Open(open) => {
+                let name = Arc::clone(&open.name);
+                (answer(open, read_committed), Some(name))
+            }
+        });
+        answers.collect()
+    }
+}
+
+fn open(broker: &Broker, target: &Target) -> Slot {
+    let Found { topic, partition } = match resolve(broker, target) {
+        Ok(found) => found,
+        Err(code) => return Slot::Settled(failed(code)),
+    };
+    let current = partition.leader_epoch();
+    if let Err(code) = check_epoch(target.leader_epoch, current) {
+        let mut data = failed(code);
+        data.current_leader = LeaderIdAndEpoch {
+            leader_id: broker.config().node_id.0,
+            leader_epoch: current.0,
+        };
+        return Slot::Settled(data);
+    }
+    if let Some(data) = diverged(&partition, target) {
+        return Slot::Settled(data);
+    }
+    Slot::Open(Open {
+        partition,
+        name: Arc::clone(&topic.name),
+        offset: Offset(target.offset),
+        max_bytes: usize::try_from(target.max_bytes).unwrap_or(0),
+        got: None,
+    })
+}
+
+fn resolve(broker: &Broker, target: &Target) -> Result<Found, ErrorCode> {
+    let image = broker.cluster().image();
+    match &target.topic {
+        TopicKey::Name(name) => broker.find(&image, name, target.index),
+        TopicKey::Id(id) => match image.topic(*id) {
+            Some(topic) => {
+                let partition = broker.partition(topic, target.index)?;
+                Ok(Found {
+                    topic: Arc::clone(topic),
+                    partition,
+                })
+            }
+            // The name has gone on to another id: the client has to look again (K14).
+            None if target
+                .known_name
+                .as_ref()
+                .is_some_and(|name| image.topic_by_name(name).is_some()) =>
+            {
+                Err(ErrorCode::INCONSISTENT_TOPIC_ID)
+            }
+            None => Err(ErrorCode::UNKNOWN_TOPIC_ID),
+        },
+    }
+}
+
+/// Whether the leader epoch a client believes in, or -1, is the present one (K21).
+pub(crate) fn check_epoch(believed: i32, current: LeaderEpoch) -> Result<(), ErrorCode> {
+    match believed {
+        ..=-1 => Ok(()),
+        epoch if epoch < current.0 => Err(ErrorCode::FENCED_LEADER_EPOCH),
+        epoch if epoch > current.0 => Err(ErrorCode::UNKNOWN_LEADER_EPOCH),
+        _ => Ok(()),
+    }
+}
+
+/// The answer to a reader whose last epoch ends elsewhere (KIP-595; followers use it).
+fn diverged(partition: &Partition, target: &Target) -> Option<PartitionData> {
+    let fetched = target.last_fetched_epoch;
+    if fetched < 0 {
+        return None;
+    }
+    let Some((epoch, end)) = partition.epoch_end(LeaderEpoch(fetched)) else {
+        return Some(failed(ErrorCode::OFFSET_OUT_OF_RANGE));
+    };
+    if epoch.0 >= fetched && end.0 >= target.offset {
+        return None;
+    }
+    let diverging_epoch = EpochEndOffset {
+        epoch: epoch.0,
+        end_offset: end.0,
+    };
+    Some(PartitionData {
+        diverging_epoch,
+        high_watermark: partition.high_watermark().0,
+        last_stable_offset: partition.last_stable_offset().0,
+        log_start_offset: partition.log_start().0,
+        ..empty()
+    })
+}
+
+fn empty() -> PartitionData {
+    // Null records are not allowed: librdkafka breaks (K80).
+    PartitionData {
+        records: Some(Records::new()),
+        ..PartitionData::default()
+    }
+}
+
+fn failed(error_code: ErrorCode) -> PartitionData {
+    PartitionData {
+        error_code,
+        high_watermark: -1,
+        last_stable_offset: -1,
+        log_start_offset: -1,
+        ..empty()
+    }
+}
+
+fn answer(open: Open, read_committed: bool) -> PartitionData {
+    let Some(got) = open.got else {
+        // The store was too slow: nothing yet, and no error (K12).
+        return PartitionData {
+            high_watermark: open.partition.high_watermark().0,
+            last_stable_offset: open.partition.last_stable_offset().0,
+            log_start_offset: open.partition.log_start().0,
+            aborted_transactions: read_committed.then(Vec::new),
+            ..empty()
+        };
+    };
+    let aborted = got
+        .aborted
+        .iter()
+        .map(|(producer, first)| AbortedTransaction {
+            producer_id: producer.0,
+            first_offset: first.0,
+        });
+    PartitionData {
+        high_watermark: got.high_watermark.0,
+        last_stable_offset: got.last_stable.0,
+        log_start_offset: got.log_start.0,
+        aborted_transactions: read_committed.then(|| aborted.collect()),
+        records: Some(Records::from(got.slices)),
+        ..empty()
+    }
+}
