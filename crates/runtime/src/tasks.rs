@@ -61,8 +61,15 @@ impl<T> TaskHandle<T> {
 }
 
 #[derive(Debug)]
+struct Running {
+    name: &'static str,
+    /// None for blocking work, which cannot be stopped.
+    abort: Option<tokio::task::AbortHandle>,
+}
+
+#[derive(Debug)]
 struct Shared {
-    running: Mutex<BTreeMap<u64, &'static str>>,
+    running: Mutex<BTreeMap<u64, Running>>,
     next_id: AtomicU64,
     count: watch::Sender<usize>,
     panics: AtomicU64,
@@ -120,7 +127,7 @@ impl Tasks {
         let id = self.0.next_id.fetch_add(1, Ordering::Relaxed);
         let count = {
             let mut running = self.0.running.lock();
-            running.insert(id, name);
+            running.insert(id, Running { name, abort: None });
             running.len()
         };
         self.0.count.send_replace(count);
@@ -134,12 +141,17 @@ impl Tasks {
         F::Output: Send + 'static,
     {
         let registered = self.register(name);
+        let id = registered.1;
         let inner = tokio::spawn(async move {
             let result = AssertUnwindSafe(future).catch_unwind().await;
             let result = result.map_err(|panic| registered.0.panicked(name, &*panic));
             drop(registered);
             result
         });
+        // Unless it has ended already.
+        if let Some(running) = self.0.running.lock().get_mut(&id) {
+            running.abort = Some(inner.abort_handle());
+        }
         TaskHandle { name, inner }
     }
 
@@ -173,9 +185,19 @@ impl Tasks {
     /// Names of the running tasks, sorted.
     #[must_use]
     pub fn running(&self) -> Vec<&'static str> {
-        let mut names: Vec<_> = self.0.running.lock().values().copied().collect();
+        let mut names: Vec<_> = self.0.running.lock().values().map(|r| r.name).collect();
         names.sort_unstable();
         names
+    }
+
+    /// Stops all tasks at their next await, as if the process had died: for the simulation. Blocking
+    /// work goes on.
+    pub fn abort_all(&self) {
+        for running in self.0.running.lock().values() {
+            if let Some(abort) = &running.abort {
+                abort.abort();
+            }
+        }
     }
 
     /// Number of panics seen so far.
