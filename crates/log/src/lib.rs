@@ -2,6 +2,7 @@
 //!
 //! This crate knows no Kafka request; it takes validated record batches and gives them back.
 
+pub mod ckpt;
 pub mod entry;
 pub mod error;
 pub mod extents;
@@ -10,6 +11,7 @@ pub mod keys;
 pub mod limits;
 mod log;
 pub mod partition;
+pub mod read;
 pub mod recover;
 pub mod types;
 pub mod wal;

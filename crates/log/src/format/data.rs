@@ -14,7 +14,10 @@ use std::ops::Range;
 use bytes::Bytes;
 use tidemill_store::Payload;
 use tidemill_store::envelope::{Envelope, EnvelopeError, ObjectKind, PutId};
-use tidemill_wire::ids::{Offset, PartitionId, ProducerId, WriterId};
+use tidemill_wire::{
+    batch::crc::combine,
+    ids::{Offset, PartitionId, ProducerId, WriterId},
+};
 
 use super::codec::{Reader, Writer};
 use crate::types::{DataObjectId, Extent};
@@ -450,15 +453,6 @@ impl DataBuilder {
             extents,
         }
     }
-}
-
-/// CRC32C of two joined parts.
-fn combine(first: u32, second: u32, second_len: u64) -> u32 {
-    crc32c::crc32c_combine(
-        first,
-        second,
-        usize::try_from(second_len).unwrap_or(usize::MAX),
-    )
 }
 
 /// The header of an object that a writer of this build stores.
