@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::read::ReadOptions;
+
 /// How long a batch may wait for company before its WAL object is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Latency {
@@ -42,6 +44,8 @@ pub struct LogLimits {
     pub tail_bytes_max: u64,
     /// Producers that have not written for so long are forgotten (`producer.id.expiration.ms`).
     pub producer_expiration: Duration,
+    /// Cold reads.
+    pub read: ReadOptions,
 }
 
 const MIB: usize = 1 << 20;
@@ -59,6 +63,7 @@ impl LogLimits {
             // A sync costs as much as several megabytes here, so cutting finer gains nothing.
             bulk_entry_bytes: 2 * MIB,
             fragment_bytes: 4 * MIB,
+            read: ReadOptions::local(),
             ..Self::bucket()
         }
     }
@@ -81,6 +86,7 @@ impl LogLimits {
             pending_bytes_max: 64 * MIB as u64,
             tail_bytes_max: 256 * MIB as u64,
             producer_expiration: Duration::from_secs(24 * 60 * 60),
+            read: ReadOptions::bucket(),
         }
     }
 

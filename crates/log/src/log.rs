@@ -11,6 +11,7 @@ use crate::{
     error::{AppendError, AppendFailed, DrainError, Superseded},
     limits::{LogLimits, PartitionConfig},
     partition::{Partition, TailBudget},
+    read::Reader,
     recover::{Recovered, RecoveredPartition},
     wal::Wal,
 };
@@ -39,6 +40,7 @@ pub struct LogOptions {
 pub struct Log {
     options: LogOptions,
     wal: Arc<Wal>,
+    reader: Arc<Reader>,
 }
 
 impl Log {
@@ -47,7 +49,16 @@ impl Log {
     pub fn open(options: LogOptions, recovered: Recovered) -> Arc<Self> {
         let budget = Arc::new(TailBudget::new(options.limits.tail_bytes_max));
         let wal = Wal::open(&options, budget);
-        let log = Arc::new(Self { options, wal });
+        let reader = Reader::new(
+            options.store.clone(),
+            options.runtime.clone(),
+            options.limits.read.clone(),
+        );
+        let log = Arc::new(Self {
+            options,
+            wal,
+            reader,
+        });
         recovered.partitions.into_iter().for_each(|partition| {
             log.adopt(partition);
         });
@@ -80,7 +91,7 @@ impl Log {
         if let Some(present) = partitions.get(&recovered.head.partition) {
             return present.clone();
         }
-        let partition = self.wal.adopt(recovered);
+        let partition = self.wal.adopt(recovered, self.reader.clone());
         match self.wal.stopped() {
             // The engine stops what is in the map; it may have done so already.
             Some(why) => partition.stop(why),
@@ -134,6 +145,12 @@ impl Log {
     #[must_use]
     pub fn runtime(&self) -> &Runtime {
         &self.options.runtime
+    }
+
+    /// Reads of what is not in memory.
+    #[must_use]
+    pub fn reader(&self) -> &Arc<Reader> {
+        &self.reader
     }
 
     /// This writer's WAL.

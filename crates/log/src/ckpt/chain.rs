@@ -3,10 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use tidemill_store::{
-    Envelope, NumberedLog, ObjectKind, Store,
-    envelope::EnvelopeError,
-};
+use tidemill_store::{Envelope, NumberedLog, ObjectKind, Store, envelope::EnvelopeError};
 use tidemill_wire::ids::{PartitionId, WriterId};
 
 use super::ChainError;
@@ -69,10 +66,13 @@ impl ChainState {
         }
         for update in &checkpoint.updates {
             let partition = update.head.partition;
-            let state = self.partitions.entry(partition).or_insert_with(|| PartitionState {
-                head: update.head.clone(),
-                extents: ExtentList::default(),
-            });
+            let state = self
+                .partitions
+                .entry(partition)
+                .or_insert_with(|| PartitionState {
+                    head: update.head.clone(),
+                    extents: ExtentList::default(),
+                });
             state.head.clone_from(&update.head);
             state.extents.apply(update);
             self.dropped.remove(&partition);
@@ -116,17 +116,33 @@ async fn read_once(log: &NumberedLog) -> Result<ChainState, ChainError> {
             false => read_number(log, expected.number).await?,
         };
         let Number::Checkpoint(checkpoint, id) = decode(log, expected.number, &bytes)? else {
-            return Err(malformed(log, expected.number, "is followed, but closes the log"));
+            return Err(malformed(
+                log,
+                expected.number,
+                "is followed, but closes the log",
+            ));
         };
         if id != expected {
-            return Err(malformed(log, expected.number, "is not the one that is followed"));
+            return Err(malformed(
+                log,
+                expected.number,
+                "is not the one that is followed",
+            ));
         }
-        next = if checkpoint.full { None } else { checkpoint.follows };
+        next = if checkpoint.full {
+            None
+        } else {
+            checkpoint.follows
+        };
         if next.is_some_and(|next| next.number >= id.number) {
             return Err(malformed(log, expected.number, "follows itself"));
         }
         if !checkpoint.full && next.is_none() {
-            return Err(malformed(log, expected.number, "is a delta that follows nothing"));
+            return Err(malformed(
+                log,
+                expected.number,
+                "is a delta that follows nothing",
+            ));
         }
         chain.push((*checkpoint, id));
     }
@@ -150,7 +166,10 @@ pub(super) enum Number {
 }
 
 pub(super) fn decode(log: &NumberedLog, number: u64, bytes: &Bytes) -> Result<Number, ChainError> {
-    let broken = |error| ChainError::Object { key: log.key(number), error };
+    let broken = |error| ChainError::Object {
+        key: log.key(number),
+        error,
+    };
     let (header, _, _) = Envelope::decode_header(bytes).map_err(broken)?;
     if header.kind == ObjectKind::ClosingCheckpoint {
         let (closing, _) = ClosingCheckpoint::decode(bytes).map_err(broken)?;
@@ -160,11 +179,17 @@ pub(super) fn decode(log: &NumberedLog, number: u64, bytes: &Bytes) -> Result<Nu
     if checkpoint.number != number {
         return Err(malformed(log, number, "names another number"));
     }
-    let id = CheckpointId { number, put_id: envelope.put_id };
+    let id = CheckpointId {
+        number,
+        put_id: envelope.put_id,
+    };
     Ok(Number::Checkpoint(Box::new(checkpoint), id))
 }
 
 fn malformed(log: &NumberedLog, number: u64, what: &str) -> ChainError {
     let what = format!("checkpoint {what}");
-    ChainError::Object { key: log.key(number), error: EnvelopeError::Malformed { what } }
+    ChainError::Object {
+        key: log.key(number),
+        error: EnvelopeError::Malformed { what },
+    }
 }

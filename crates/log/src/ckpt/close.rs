@@ -24,10 +24,12 @@ pub struct Closed {
 /// The store did not answer, or the newest object is unreadable.
 pub async fn find_closing(store: &Store, writer: WriterId) -> Result<Option<Closed>, ChainError> {
     let log = NumberedLog::new(store.clone(), keys::ckpt_prefix(writer));
-    Ok(newest(&log).await?.and_then(|(number, object)| match object {
-        Number::Closing(closing) => Some(Closed { number, closing }),
-        Number::Checkpoint(..) => None,
-    }))
+    Ok(newest(&log)
+        .await?
+        .and_then(|(number, object)| match object {
+            Number::Closing(closing) => Some(Closed { number, closing }),
+            Number::Checkpoint(..) => None,
+        }))
 }
 
 async fn newest(log: &NumberedLog) -> Result<Option<(u64, Number)>, ChainError> {

@@ -120,11 +120,17 @@ impl CheckpointLog {
     /// # Errors
     /// [`PublishError`]; on `Closed` the writer stops.
     pub async fn publish(&mut self, round: Round) -> Result<Published, PublishError> {
-        debug_assert!(self.in_flight.is_none(), "the outcome of the last one is known");
+        debug_assert!(
+            self.in_flight.is_none(),
+            "the outcome of the last one is known"
+        );
         let runtime = self.log.store().runtime().clone();
         let number = self.newest.map_or(0, |newest| newest.number + 1);
         let full = round.full || self.full_is_due();
-        debug_assert!(!full || round.full, "the caller asks whether a full one is due");
+        debug_assert!(
+            !full || round.full,
+            "the caller asks whether a full one is due"
+        );
         let checkpoint = Checkpoint {
             number,
             follows: self.newest,
@@ -140,7 +146,11 @@ impl CheckpointLog {
         };
         let put_id = PutId(runtime.entropy.bytes16());
         let body = checkpoint.encode(put_id, self.cluster_id, self.writer);
-        self.in_flight = Some(InFlight { id: CheckpointId { number, put_id }, full, body });
+        self.in_flight = Some(InFlight {
+            id: CheckpointId { number, put_id },
+            full,
+            body,
+        });
         match self.resume().await? {
             Some(published) => Ok(published),
             None => Err(PublishError::Closed),
@@ -157,13 +167,20 @@ impl CheckpointLog {
             return Ok(None);
         };
         let (id, full) = (*id, *full);
-        let outcome = self.log.create(id.number, body.clone(), id.put_id, None).await;
+        let outcome = self
+            .log
+            .create(id.number, body.clone(), id.put_id, None)
+            .await;
         match outcome.map_err(PublishError::Store)? {
             CreateOutcome::Ours => {}
             // Nobody but a closer creates numbers in this log.
             CreateOutcome::Foreign(_) => return Err(PublishError::Closed),
         }
-        let higher = self.log.list_from(id.number + 1).await.map_err(PublishError::Store)?;
+        let higher = self
+            .log
+            .list_from(id.number + 1)
+            .await
+            .map_err(PublishError::Store)?;
         if !higher.is_empty() {
             return Err(PublishError::Closed);
         }

@@ -1,8 +1,5 @@
 //! The extents of a partition: what has left the WAL and where it lies.
 
-use std::sync::Arc;
-
-use parking_lot::RwLock;
 use tidemill_wire::ids::Offset;
 
 use crate::{
@@ -118,27 +115,4 @@ impl Extent {
 pub fn first_above(extents: &[Extent], offset: Offset) -> Option<&Extent> {
     let index = extents.partition_point(|extent| extent.end_offset <= offset);
     extents.get(index)
-}
-
-/// A partition's published extents: read by many, replaced by the roll.
-#[derive(Debug, Default)]
-pub struct Extents(RwLock<Arc<ExtentList>>);
-
-impl Extents {
-    /// Starts with `list`.
-    #[must_use]
-    pub fn new(list: ExtentList) -> Self {
-        Self(RwLock::new(Arc::new(list)))
-    }
-
-    /// The newest list; it does not change under the reader.
-    #[must_use]
-    pub fn snapshot(&self) -> Arc<ExtentList> {
-        self.0.read().clone()
-    }
-
-    /// Replaces the list, after the checkpoint that says so counts.
-    pub fn install(&self, list: ExtentList) {
-        *self.0.write() = Arc::new(list);
-    }
 }

@@ -24,6 +24,7 @@ use crate::{
     error::AppendFailed,
     extents::ExtentList,
     limits::PartitionConfig,
+    read::Reader,
     recover::RecoveredPartition,
     types::{PartitionHead, TailBatch},
 };
@@ -62,6 +63,7 @@ pub struct Partition {
     state: Mutex<State>,
     budget: Arc<TailBudget>,
     touched: AtomicBool,
+    reader: Arc<Reader>,
 }
 
 impl fmt::Debug for Partition {
@@ -73,7 +75,11 @@ impl fmt::Debug for Partition {
 }
 
 impl Partition {
-    pub(crate) fn open(recovered: RecoveredPartition, budget: Arc<TailBudget>) -> Arc<Self> {
+    pub(crate) fn open(
+        recovered: RecoveredPartition,
+        budget: Arc<TailBudget>,
+        reader: Arc<Reader>,
+    ) -> Arc<Self> {
         let RecoveredPartition {
             head,
             extents,
@@ -108,6 +114,7 @@ impl Partition {
             state: Mutex::new(state),
             budget,
             touched: AtomicBool::new(false),
+            reader,
         };
         partition.publish(&partition.lock());
         let partition = Arc::new(partition);
@@ -141,6 +148,10 @@ impl Partition {
         self.last_stable.store(stable.0, Ordering::Release);
         // Last: no reader then sees a start above the marks.
         self.log_start.store(state.log_start.0, Ordering::Release);
+    }
+
+    pub(crate) fn reader(&self) -> &Arc<Reader> {
+        &self.reader
     }
 
     /// Which partition this is.

@@ -64,7 +64,11 @@ pub(super) type Loaded = Result<Value, ReadError>;
 
 #[derive(Debug)]
 enum Slot {
-    Ready { value: Value, weight: u64, tick: u64 },
+    Ready {
+        value: Value,
+        weight: u64,
+        tick: u64,
+    },
     Loading(watch::Receiver<Option<Loaded>>),
 }
 
@@ -100,7 +104,14 @@ impl Inner {
     fn insert(&mut self, key: Key, value: Value, limit: u64) {
         self.tick += 1;
         let (tick, weight) = (self.tick, value.weight());
-        self.slots.insert(key, Slot::Ready { value, weight, tick });
+        self.slots.insert(
+            key,
+            Slot::Ready {
+                value,
+                weight,
+                tick,
+            },
+        );
         self.order.insert(tick, key);
         self.bytes += weight;
         while self.bytes > limit {
@@ -114,16 +125,27 @@ impl Inner {
     }
 }
 
-/// Frees the slot if the load does not end.
+/// A load under way; frees its slot if it never lands.
 struct Flight {
     cache: Arc<Cache>,
     key: Key,
-    done: bool,
+    landed: bool,
+}
+
+impl Flight {
+    fn land(&mut self, loaded: &Loaded) {
+        let mut inner = self.cache.inner.lock();
+        match loaded {
+            Ok(value) => inner.insert(self.key, value.clone(), self.cache.limit),
+            Err(_) => drop(inner.slots.remove(&self.key)),
+        }
+        self.landed = true;
+    }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        if !self.done {
+        if !self.landed {
             self.cache.inner.lock().slots.remove(&self.key);
         }
     }
@@ -131,7 +153,10 @@ impl Drop for Flight {
 
 impl Cache {
     pub(super) fn new(limit: u64) -> Self {
-        Self { inner: Mutex::default(), limit }
+        Self {
+            inner: Mutex::default(),
+            limit,
+        }
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -184,18 +209,15 @@ impl Cache {
         let (sender, receiver) = watch::channel(None);
         inner.slots.insert(key, Slot::Loading(receiver.clone()));
         drop(inner);
-        let mut flight = Flight { cache: self.clone(), key, done: false };
+        let mut flight = Flight {
+            cache: self.clone(),
+            key,
+            landed: false,
+        };
         let load = load();
         runtime.tasks.spawn("log-read", async move {
             let loaded = load.await;
-            {
-                let mut inner = flight.cache.inner.lock();
-                match &loaded {
-                    Ok(value) => inner.insert(key, value.clone(), flight.cache.limit),
-                    Err(_) => drop(inner.slots.remove(&key)),
-                }
-            }
-            flight.done = true;
+            flight.land(&loaded);
             sender.send_replace(Some(loaded));
         });
         Err(receiver)

@@ -39,15 +39,26 @@ impl Block {
     pub(super) fn of(footer: &Footer, chunk: usize, run_len: u64) -> Option<Self> {
         let number = |position: u32| u64::from(position) / BLOCK_BYTES;
         let wanted = number(footer.chunks.get(chunk)?.position);
-        let start = footer.chunks.partition_point(|chunk| number(chunk.position) < wanted);
-        let end = footer.chunks.partition_point(|chunk| number(chunk.position) <= wanted);
-        let range = footer.chunk_range(start, run_len).start..footer.chunk_range(end, run_len).start;
-        Some(Self { chunks: start..end, range })
+        let start = footer
+            .chunks
+            .partition_point(|chunk| number(chunk.position) < wanted);
+        let end = footer
+            .chunks
+            .partition_point(|chunk| number(chunk.position) <= wanted);
+        let range =
+            footer.chunk_range(start, run_len).start..footer.chunk_range(end, run_len).start;
+        Some(Self {
+            chunks: start..end,
+            range,
+        })
     }
 }
 
 fn corrupt(object: DataObjectId, what: impl ToString) -> ReadError {
-    ReadError::Corrupt { key: keys::data_key(object), what: what.to_string() }
+    ReadError::Corrupt {
+        key: keys::data_key(object),
+        what: what.to_string(),
+    }
 }
 
 impl Reader {
@@ -57,16 +68,7 @@ impl Reader {
         extent: &Extent,
     ) -> Result<Arc<Footer>, ReadError> {
         let key = Key::Footer(extent.object, extent.footer.start);
-        let load = || {
-            let (reader, extent) = (self.clone(), extent.clone());
-            async move {
-                let decode = |bytes: &Bytes| {
-                    Footer::decode(bytes, extent.footer_crc, extent.size_bytes())
-                        .map(|footer| Value::Footer(Arc::new(footer)))
-                };
-                reader.twice(&extent, extent.footer.clone(), decode).await
-            }
-        };
+        let load = || self.load_footer(extent);
         match self.cache.get_or_load(&self.runtime, key, load).await? {
             Value::Footer(footer) => Ok(footer),
             _ => Err(corrupt(extent.object, "footer expected")),
@@ -89,15 +91,32 @@ impl Reader {
     }
 
     /// Starts loading a block that will be read soon.
-    pub(super) fn prefetch(
-        self: &Arc<Self>,
-        extent: &Extent,
-        footer: &Arc<Footer>,
-        block: &Block,
-    ) {
+    pub(super) fn prefetch(self: &Arc<Self>, extent: &Extent, footer: &Arc<Footer>, block: &Block) {
         let key = Key::Block(extent.object, extent.range.start + block.range.start);
         let load = || self.load_block(extent, footer, block);
         let _ = self.cache.begin(&self.runtime, key, load);
+    }
+
+    /// Starts loading an extent's footer.
+    pub(super) fn prefetch_first(self: &Arc<Self>, extent: &Extent) {
+        let key = Key::Footer(extent.object, extent.footer.start);
+        let _ = self
+            .cache
+            .begin(&self.runtime, key, || self.load_footer(extent));
+    }
+
+    fn load_footer(
+        self: &Arc<Self>,
+        extent: &Extent,
+    ) -> impl Future<Output = Loaded> + Send + 'static {
+        let (reader, extent) = (self.clone(), extent.clone());
+        async move {
+            let decode = |bytes: &Bytes| {
+                Footer::decode(bytes, extent.footer_crc, extent.size_bytes())
+                    .map(|footer| Value::Footer(Arc::new(footer)))
+            };
+            reader.twice(&extent, extent.footer.clone(), decode).await
+        }
     }
 
     fn load_block(
@@ -128,17 +147,17 @@ impl Reader {
             return Ok(value);
         }
         let key = keys::data_key(extent.object);
-        tracing::warn!(key, ?range, "object does not match its checksum, reading it again");
+        tracing::warn!(
+            key,
+            ?range,
+            "object does not match its checksum, reading it again"
+        );
         let bytes = self.get_range(&key, range).await?;
         decode(&bytes).map_err(|error| corrupt(extent.object, error))
     }
 
     /// Bytes of a data object. Small runs in buckets come out of windows they share with others.
-    async fn raw(
-        self: &Arc<Self>,
-        extent: &Extent,
-        range: Range<u64>,
-    ) -> Result<Bytes, ReadError> {
+    async fn raw(self: &Arc<Self>, extent: &Extent, range: Range<u64>) -> Result<Bytes, ReadError> {
         let small = extent.footer.end.saturating_sub(extent.range.start) <= SMALL_RUN_BYTES;
         if self.local || !small || range.is_empty() {
             return self.get_range(&keys::data_key(extent.object), range).await;
@@ -150,7 +169,10 @@ impl Reader {
             let end = start + window.len() as u64;
             let piece = range.start.max(start)..range.end.min(end);
             if piece.start >= piece.end {
-                return Err(corrupt(extent.object, "object is shorter than its extent says"));
+                return Err(corrupt(
+                    extent.object,
+                    "object is shorter than its extent says",
+                ));
             }
             let piece = window.slice(in_memory(piece.start - start)..in_memory(piece.end - start));
             match &mut joined {
@@ -171,29 +193,41 @@ impl Reader {
         let load = || {
             let reader = self.clone();
             let range = index * BLOCK_BYTES..object_len.min((index + 1) * BLOCK_BYTES);
-            async move { reader.get_range(&keys::data_key(object), range).await.map(Value::Bytes) }
+            async move {
+                reader
+                    .get_range(&keys::data_key(object), range)
+                    .await
+                    .map(Value::Bytes)
+            }
         };
-        match self.cache.get_or_load(&self.runtime, Key::Window(object, index), load).await? {
+        match self
+            .cache
+            .get_or_load(&self.runtime, Key::Window(object, index), load)
+            .await?
+        {
             Value::Bytes(bytes) => Ok(bytes),
             _ => Err(corrupt(object, "window expected")),
         }
     }
 
     /// A range of any object, within the permits of cold reads.
-    pub(super) async fn get_range(
-        &self,
-        key: &str,
-        range: Range<u64>,
-    ) -> Result<Bytes, ReadError> {
+    pub(super) async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, ReadError> {
         if range.is_empty() {
             return Ok(Bytes::new());
         }
         // The semaphore is never closed.
         let _permit = self.permits.acquire().await.ok();
-        let bytes = self.store.get_range(key, range.clone()).await.map_err(ReadError::Store)?;
+        let bytes = self
+            .store
+            .get_range(key, range.clone())
+            .await
+            .map_err(ReadError::Store)?;
         if bytes.len() as u64 != range.end - range.start {
             let what = format!("{} bytes of {range:?}", bytes.len());
-            return Err(ReadError::Corrupt { key: key.to_owned(), what });
+            return Err(ReadError::Corrupt {
+                key: key.to_owned(),
+                what,
+            });
         }
         Ok(bytes)
     }
@@ -242,7 +276,11 @@ impl Reader {
                 Ok(Value::Directory(Arc::new(directory)))
             }
         };
-        match self.cache.get_or_load(&self.runtime, Key::Directory(object), load).await? {
+        match self
+            .cache
+            .get_or_load(&self.runtime, Key::Directory(object), load)
+            .await?
+        {
             Value::Directory(directory) => Ok(directory),
             _ => Err(corrupt(object, "directory expected")),
         }
@@ -277,7 +315,8 @@ fn verify(
 ) -> Result<Value, &'static str> {
     for index in block.chunks.clone() {
         let range = footer.chunk_range(index, run_len);
-        let range = in_memory(range.start - block.range.start)..in_memory(range.end - block.range.start);
+        let range =
+            in_memory(range.start - block.range.start)..in_memory(range.end - block.range.start);
         let chunk = bytes.get(range).ok_or("block is short")?;
         if footer.chunks.get(index).map(|chunk| chunk.crc) != Some(crc32c::crc32c(chunk)) {
             return Err("checksum of batches does not match");

@@ -3,6 +3,7 @@
 mod cache;
 mod extents;
 mod fetch;
+mod partition;
 mod search;
 mod wal;
 
@@ -15,6 +16,9 @@ use tidemill_wire::ids::{Offset, PartitionId};
 use tokio::sync::Semaphore;
 
 use crate::format::data::AbortedTransaction;
+
+pub use partition::{Isolation, ReadRequest, ReadResult, TimestampOffset};
+pub(crate) use wal::Caching;
 
 /// Limits of cold reads. All settable.
 #[derive(Clone, Debug)]
@@ -31,13 +35,21 @@ impl ReadOptions {
     /// Limits for a local directory: the page cache answers, so little is kept or read ahead.
     #[must_use]
     pub fn local() -> Self {
-        Self { cache_bytes: 32 << 20, permits: 8, read_ahead_blocks: 2 }
+        Self {
+            cache_bytes: 32 << 20,
+            permits: 8,
+            read_ahead_blocks: 2,
+        }
     }
 
     /// Limits for a bucket: at 30 ms and 85 MB/s a GET, four blocks ahead keep 25 MB/s a partition.
     #[must_use]
     pub fn bucket() -> Self {
-        Self { cache_bytes: 128 << 20, permits: 64, read_ahead_blocks: 4 }
+        Self {
+            cache_bytes: 128 << 20,
+            permits: 64,
+            read_ahead_blocks: 4,
+        }
     }
 }
 

@@ -34,6 +34,7 @@ use crate::{
     limits::LogLimits,
     log::LogOptions,
     partition::{Partition, TailBudget},
+    read::Reader,
     recover::RecoveredPartition,
 };
 
@@ -116,8 +117,12 @@ impl Wal {
         wal
     }
 
-    pub(crate) fn adopt(&self, recovered: RecoveredPartition) -> Arc<Partition> {
-        Partition::open(recovered, self.budget.clone())
+    pub(crate) fn adopt(
+        &self,
+        recovered: RecoveredPartition,
+        reader: Arc<Reader>,
+    ) -> Arc<Partition> {
+        Partition::open(recovered, self.budget.clone(), reader)
     }
 
     pub(crate) fn budget(&self) -> &TailBudget {

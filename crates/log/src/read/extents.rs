@@ -1,0 +1,258 @@
+//! Reads of extents.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tidemill_wire::{
+    batch::{BatchHeader, HEADER_BYTES},
+    ids::Offset,
+};
+
+use super::{
+    ExtentRead, ReadError, Reader, Slices,
+    fetch::{Block, in_memory},
+};
+use crate::{
+    extents::{ExtentList, first_above},
+    format::data::Footer,
+    keys,
+    types::Extent,
+};
+
+/// A batch's place in a block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) header: BatchHeader,
+}
+
+/// The batch at `at`; `None` at the end of the block.
+pub(super) fn batch_at(block: &Bytes, at: usize) -> Option<Result<Place, String>> {
+    let rest = block.get(at..)?;
+    if rest.is_empty() {
+        return None;
+    }
+    let head = rest.get(..HEADER_BYTES).unwrap_or(rest);
+    let place = match BatchHeader::parse(head) {
+        Ok(header) if header.size_bytes() <= rest.len() => Ok(Place {
+            start: at,
+            end: at + header.size_bytes(),
+            header,
+        }),
+        Ok(header) => Err(format!("batch at {} is cut", header.base_offset)),
+        Err(error) => Err(error.to_string()),
+    };
+    Some(place)
+}
+
+/// What is left of a request.
+struct Taking {
+    cursor: Offset,
+    end: Offset,
+    budget: usize,
+    /// The next batch is taken whatever its size.
+    first: bool,
+    out: Slices,
+    full: bool,
+}
+
+/// A block and where it comes from.
+struct Loaded<'a> {
+    extent: &'a Extent,
+    footer: &'a Footer,
+    block: Block,
+    bytes: Bytes,
+}
+
+impl Loaded<'_> {
+    fn corrupt(&self, what: String) -> ReadError {
+        ReadError::Corrupt {
+            key: keys::data_key(self.extent.object),
+            what,
+        }
+    }
+
+    /// Where chunk `index` begins in the block; the block's length for the one after its last.
+    fn chunk_start(&self, index: usize) -> usize {
+        let range = self.footer.chunk_range(index, self.extent.size_bytes());
+        in_memory(range.start.saturating_sub(self.block.range.start)).min(self.bytes.len())
+    }
+
+    /// The first batch at or after `from` that reaches `cursor`.
+    fn seek(&self, from: usize, cursor: Offset) -> Result<Option<Place>, ReadError> {
+        let mut at = from;
+        while let Some(place) = batch_at(&self.bytes, at) {
+            let place = place.map_err(|what| self.corrupt(what))?;
+            if place.header.last_offset() >= cursor {
+                return Ok(Some(place));
+            }
+            at = place.end;
+        }
+        Ok(None)
+    }
+
+    /// First offset that is not in the block.
+    fn next_offset(&self) -> Offset {
+        let next = self.footer.chunks.get(self.block.chunks.end);
+        next.map_or(self.extent.end_offset, |chunk| chunk.base_offset)
+    }
+}
+
+impl Taking {
+    /// Takes what is wanted of a block, as one slice. Only the heads of batches near the seams are
+    /// looked at: chunk boundaries say the rest.
+    fn take(&mut self, from: &Loaded<'_>) -> Result<(), ReadError> {
+        let chunk = from
+            .footer
+            .chunk_of(self.cursor)
+            .max(from.block.chunks.start);
+        let start = from.chunk_start(chunk);
+        let Some(first) = from.seek(start, self.cursor)? else {
+            self.cursor = from.next_offset().max(self.cursor);
+            return Ok(());
+        };
+        if first.header.base_offset >= self.end {
+            self.full = true;
+            return Ok(());
+        }
+        let start = first.start;
+        let mut end = start;
+        let mut cursor = self.cursor;
+        // Whole chunks as far as budget and end allow.
+        let fits = |at: usize, self_: &Self| at - start <= self_.budget;
+        for index in (chunk..from.block.chunks.end).rev() {
+            let (at, next) = (from.chunk_start(index + 1), index + 1);
+            let offset = from.footer.chunks.get(next).map(|chunk| chunk.base_offset);
+            let offset = offset.unwrap_or(from.extent.end_offset);
+            if at > start && fits(at, self) && offset <= self.end {
+                (end, cursor) = (at, offset);
+                break;
+            }
+        }
+        while let Some(place) = batch_at(&from.bytes, end) {
+            let place = place.map_err(|what| from.corrupt(what))?;
+            let wanted = self.first && end == start;
+            let ends = place.header.base_offset >= self.end;
+            if ends || !(wanted || fits(place.end, self)) {
+                self.full = true;
+                break;
+            }
+            (end, cursor) = (place.end, place.header.next_offset());
+        }
+        if end > start {
+            self.out.slices.push(from.bytes.slice(start..end));
+            self.out.size += end - start;
+            self.budget = self.budget.saturating_sub(end - start);
+            self.first = false;
+            self.cursor = cursor;
+            self.full |= self.budget == 0;
+        }
+        Ok(())
+    }
+}
+
+impl Reader {
+    /// The extent that holds `offset`, or the first one above it.
+    ///
+    /// # Errors
+    /// [`ReadError`], if a manifest has to be read.
+    pub async fn extent_at(
+        self: &Arc<Self>,
+        list: &ExtentList,
+        offset: Offset,
+    ) -> Result<Option<Extent>, ReadError> {
+        if let Some(manifest) = list.manifest_at(offset) {
+            let extents = self.manifest(manifest).await?;
+            if let Some(extent) = first_above(&extents, offset) {
+                return Ok(Some(extent.clone()));
+            }
+        }
+        Ok(list.recent_at(offset).cloned())
+    }
+
+    /// Whole batches from extents. Offsets in gaps move to the next batch; nothing is returned at or
+    /// above the end of the extents.
+    ///
+    /// # Errors
+    /// [`ReadError`]; if an object is missing, look it up in the newest list and try again.
+    pub async fn read_extents(
+        self: &Arc<Self>,
+        list: &ExtentList,
+        request: ExtentRead,
+    ) -> Result<Slices, ReadError> {
+        let mut taking = Taking {
+            cursor: request.offset,
+            end: request.end,
+            budget: request.max_bytes,
+            first: request.at_least_one,
+            out: Slices::default(),
+            full: request.max_bytes == 0 && !request.at_least_one,
+        };
+        while !taking.full && taking.cursor < taking.end {
+            let Some(extent) = self.extent_at(list, taking.cursor).await? else {
+                break;
+            };
+            taking.cursor = taking.cursor.max(extent.base_offset);
+            self.take_extent(list, &extent, &mut taking).await?;
+        }
+        taking.out.next_offset = taking.cursor;
+        Ok(taking.out)
+    }
+
+    async fn take_extent(
+        self: &Arc<Self>,
+        list: &ExtentList,
+        extent: &Extent,
+        taking: &mut Taking,
+    ) -> Result<(), ReadError> {
+        let footer = self.footer(extent).await?;
+        let before = taking.cursor;
+        let overlap = footer
+            .aborted
+            .iter()
+            .filter(|aborted| aborted.last_offset >= before);
+        taking.out.aborted.extend(overlap);
+        while !taking.full && taking.cursor < extent.end_offset.min(taking.end) {
+            let chunk = footer.chunk_of(taking.cursor);
+            let Some(block) = Block::of(&footer, chunk, extent.size_bytes()) else {
+                taking.cursor = extent.end_offset;
+                break;
+            };
+            self.read_ahead(list, extent, &footer, &block);
+            let bytes = self.block(extent, &footer, &block).await?;
+            taking.take(&Loaded {
+                extent,
+                footer: &footer,
+                block,
+                bytes,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Starts loading what a reader in order needs next.
+    fn read_ahead(
+        self: &Arc<Self>,
+        list: &ExtentList,
+        extent: &Extent,
+        footer: &Arc<Footer>,
+        block: &Block,
+    ) {
+        let mut next = block.chunks.end;
+        for _ in 0..self.options.read_ahead_blocks {
+            let Some(ahead) = Block::of(footer, next, extent.size_bytes()) else {
+                break;
+            };
+            self.prefetch(extent, footer, &ahead);
+            next = ahead.chunks.end;
+        }
+        if next < footer.chunks.len() {
+            return;
+        }
+        // At the end of an extent: the next one's footer.
+        if let Some(following) = list.recent_at(extent.end_offset) {
+            self.prefetch_first(following);
+        }
+    }
+}
