@@ -102,9 +102,16 @@ impl Connection {
         options: Options,
         runtime: Runtime,
     ) -> Result<Self, ClientError> {
-        let failed = |source| ClientError::Connect { address: address.to_owned(), source };
+        let failed = |source| ClientError::Connect {
+            address: address.to_owned(),
+            source,
+        };
         let connecting = TcpStream::connect(address);
-        let stream = match runtime.clock.timeout(options.request_timeout, connecting).await {
+        let stream = match runtime
+            .clock
+            .timeout(options.request_timeout, connecting)
+            .await
+        {
             Ok(stream) => stream.map_err(failed)?,
             Err(_) => return Err(failed(std::io::ErrorKind::TimedOut.into())),
         };
@@ -112,9 +119,14 @@ impl Connection {
         let (read_half, half) = stream.into_split();
         let waiting = Arc::new(Mutex::new(Waiting::default()));
         let reader = FrameReader::new(read_half, options.frame_bytes_max);
-        runtime.tasks.spawn("client-reader", read_answers(reader, waiting.clone()));
+        runtime
+            .tasks
+            .spawn("client-reader", read_answers(reader, waiting.clone()));
         Ok(Self {
-            writer: tokio::sync::Mutex::new(Writer { half, next_correlation_id: 0 }),
+            writer: tokio::sync::Mutex::new(Writer {
+                half,
+                next_correlation_id: 0,
+            }),
             waiting,
             client_id: Str::from(options.client_id.clone()),
             options,

@@ -46,7 +46,10 @@ impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connect { address, source } => {
-                write!(f, "cannot connect to `{address}`: {source}; is the broker running?")
+                write!(
+                    f,
+                    "cannot connect to `{address}`: {source}; is the broker running?"
+                )
             }
             Self::Closed(why) => write!(f, "the connection ended: {why}"),
             Self::TimedOut => f.write_str("no answer within the time given"),
@@ -56,7 +59,11 @@ impl fmt::Display for ClientError {
             Self::NoCommonVersion(key) => {
                 write!(f, "the broker serves no version of `{key}` known here")
             }
-            Self::Refused { what, code, message } => {
+            Self::Refused {
+                what,
+                code,
+                message,
+            } => {
                 write!(f, "`{what}` was refused: {code:?}")?;
                 match message {
                     Some(message) => write!(f, ": {message}"),

@@ -7,7 +7,10 @@ use tidemill_wire::{
     api::ApiKey,
     codec::Request,
     errors::ErrorCode,
-    messages::{ApiVersionsRequest, MetadataRequest, MetadataRequestTopic, MetadataResponse},
+    messages::{
+        ApiVersionsRequest, MetadataRequest, MetadataResponse, api_versions::ApiVersion,
+        metadata::MetadataRequestTopic,
+    },
 };
 
 use crate::{
@@ -39,9 +42,7 @@ impl Client {
         let request = ApiVersionsRequest::default();
         let answer = connection.call(PLAIN_API_VERSIONS, &request).await?;
         refuse_unless_ok("ApiVersions", answer.error_code, None)?;
-        let range = |api: &tidemill_wire::messages::ApiVersion| {
-            (api.api_key, api.min_version..=api.max_version)
-        };
+        let range = |api: &ApiVersion| (api.api_key, api.min_version..=api.max_version);
         let served = answer.api_keys.iter().map(range).collect();
         Ok(Self { connection, served })
     }
@@ -59,10 +60,16 @@ impl Client {
     pub fn version(&self, key: ApiKey) -> Result<i16, ClientError> {
         let known = key.versions();
         let none = ClientError::NoCommonVersion(key);
-        let Some(served) = self.served.get(&key.code()) else { return Err(none) };
+        let Some(served) = self.served.get(&key.code()) else {
+            return Err(none);
+        };
         let newest = (*known.end()).min(*served.end());
         let oldest = (*known.start()).max(*served.start());
-        if newest >= oldest { Ok(newest) } else { Err(none) }
+        if newest >= oldest {
+            Ok(newest)
+        } else {
+            Err(none)
+        }
     }
 
     /// Sends a request in the newest common version and waits for its answer.
@@ -82,7 +89,9 @@ impl Client {
         newest: i16,
         request: &R,
     ) -> Result<Pending<R>, ClientError> {
-        self.connection.send(self.version(R::KEY)?.min(newest), request).await
+        self.connection
+            .send(self.version(R::KEY)?.min(newest), request)
+            .await
     }
 
     /// Sends a request in the newest version up to `newest` and waits for its answer.
@@ -130,5 +139,9 @@ pub(crate) fn refuse_unless_ok(
     if code == ErrorCode(0) {
         return Ok(());
     }
-    Err(ClientError::Refused { what: what.to_owned(), code, message })
+    Err(ClientError::Refused {
+        what: what.to_owned(),
+        code,
+        message,
+    })
 }

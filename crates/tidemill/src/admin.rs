@@ -57,23 +57,33 @@ pub async fn start(
     admin: Arc<dyn Admin>,
     runtime: &Runtime,
 ) -> Result<SocketAddr, AdminError> {
-    let failed = |source| AdminError { address: address.to_owned(), source };
+    let failed = |source| AdminError {
+        address: address.to_owned(),
+        source,
+    };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;
-    runtime.tasks.spawn("admin", accept(listener, admin, runtime.clone()));
+    runtime
+        .tasks
+        .spawn("admin", accept(listener, admin, runtime.clone()));
     Ok(bound)
 }
 
 async fn accept(listener: TcpListener, admin: Arc<dyn Admin>, runtime: Runtime) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        let Ok(permit) = permits.clone().acquire_owned().await else { return };
+        let Ok(permit) = permits.clone().acquire_owned().await else {
+            return;
+        };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
                 // Out of descriptors, most likely: others must close theirs first.
                 tracing::warn!(%error, "admin connection refused");
-                runtime.clock.sleep(std::time::Duration::from_millis(100)).await;
+                runtime
+                    .clock
+                    .sleep(std::time::Duration::from_millis(100))
+                    .await;
                 continue;
             }
         };
@@ -99,7 +109,10 @@ async fn accept(listener: TcpListener, admin: Arc<dyn Admin>, runtime: Runtime) 
 
 fn answer(request: &Request<Incoming>, admin: &dyn Admin) -> Response<Full<Bytes>> {
     if request.method() != Method::GET && request.method() != Method::HEAD {
-        return text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".to_owned());
+        return text(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "only GET and HEAD\n".to_owned(),
+        );
     }
     match request.uri().path() {
         "/metrics" => text(StatusCode::OK, admin.metrics()),

@@ -137,7 +137,12 @@ pub enum Topic {
         /// Its name.
         name: String,
         /// A topic setting. May be repeated.
-        #[arg(long = "config", short = 'c', value_name = "KEY=VALUE", required = true)]
+        #[arg(
+            long = "config",
+            short = 'c',
+            value_name = "KEY=VALUE",
+            required = true
+        )]
         configs: Vec<String>,
     },
     /// Raise the number of partitions.

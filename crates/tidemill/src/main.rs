@@ -1,1 +1,70 @@
-fn main() {}
+//! `tidemill`: one binary, a Kafka-compatible log on object storage.
+
+use std::{
+    io::{BufWriter, Write},
+    process::ExitCode,
+};
+
+use clap::Parser;
+use tidemill_runtime::Runtime;
+
+mod admin;
+mod cli;
+mod cmd;
+mod exit;
+
+use cli::{Cli, Command};
+use cmd::CommandError;
+use exit::Exit;
+
+/// Small, and gives memory back: a broker is idle most of its life.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let Cli { command, serve } = Cli::parse();
+    let command = command.unwrap_or(Command::Serve(serve));
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            complain(&format!("cannot start threads: {error}"));
+            return Exit::Failed.into();
+        }
+    };
+    let exit = runtime.block_on(run(command));
+    // A blocking read of standard input must not keep the process.
+    runtime.shutdown_background();
+    exit.into()
+}
+
+async fn run(command: Command) -> Exit {
+    let runtime = Runtime::system();
+    let mut out = BufWriter::new(std::io::stdout());
+    let result = match command {
+        Command::Topic { to, action } => cmd::topic::run(&to, action, &runtime, &mut out).await,
+        Command::Produce(args) => cmd::produce::run(args, &runtime, &mut out).await,
+        Command::Consume(args) => cmd::consume::run(args, &runtime, &mut out).await,
+        Command::Group { to, action } => cmd::group::run(&to, action, &runtime, &mut out).await,
+        _ => Ok(()),
+    };
+    report(result.and_then(|()| Ok(out.flush()?)))
+}
+
+fn report(result: Result<(), CommandError>) -> Exit {
+    match result {
+        Ok(()) => Exit::Ok,
+        Err(error) => {
+            complain(&error.to_string());
+            Exit::Failed
+        }
+    }
+}
+
+/// One line on standard error, for the person at the terminal.
+fn complain(text: &str) {
+    // If standard error is gone there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "tidemill: {text}");
+}

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io::Write};
 use tidemill_client::Client;
 use tidemill_runtime::Runtime;
 use tidemill_wire::{
-    batch::{BatchIter, Record, Records},
+    batch::{BatchIter, Record, Records, StoredBatch},
     codec::Str,
     messages::{
         FetchRequest,
@@ -32,7 +32,9 @@ struct Progress {
 impl Progress {
     fn is_done(&self) -> bool {
         let reached = |end: &BTreeMap<i32, i64>| {
-            self.next.iter().all(|(index, next)| end.get(index).is_none_or(|end| next >= end))
+            self.next
+                .iter()
+                .all(|(index, next)| end.get(index).is_none_or(|end| next >= end))
         };
         self.left == Some(0) || self.end.as_ref().is_some_and(reached)
     }
@@ -45,17 +47,29 @@ pub async fn run(
     out: &mut impl Write,
 ) -> Result<(), CommandError> {
     let client = connect(&args.to, runtime).await?;
-    let metadata = client.metadata(Some(std::slice::from_ref(&args.topic))).await?;
+    let metadata = client
+        .metadata(Some(std::slice::from_ref(&args.topic)))
+        .await?;
     let Some(topic) = metadata.topics.first() else {
-        return Err(CommandError(format!("the broker said nothing of `{}`", args.topic)));
+        return Err(CommandError(format!(
+            "the broker said nothing of `{}`",
+            args.topic
+        )));
     };
     check(&args.topic, topic.error_code, None)?;
-    let mut indexes: Vec<i32> = topic.partitions.iter().map(|part| part.partition_index).collect();
+    let mut indexes: Vec<i32> = topic
+        .partitions
+        .iter()
+        .map(|part| part.partition_index)
+        .collect();
     if let Some(only) = args.partition {
         indexes.retain(|index| *index == only);
     }
     if indexes.is_empty() {
-        return Err(CommandError(format!("`{}` has no such partition", args.topic)));
+        return Err(CommandError(format!(
+            "`{}` has no such partition",
+            args.topic
+        )));
     }
     indexes.sort_unstable();
     let next = start(&client, &args, &indexes).await?;
@@ -63,7 +77,11 @@ pub async fn run(
         true => Some(offsets::list(&client, &args.topic, &indexes, offsets::LATEST).await?),
         false => None,
     };
-    let mut progress = Progress { next, end, left: args.count };
+    let mut progress = Progress {
+        next,
+        end,
+        left: args.count,
+    };
     while !progress.is_done() {
         fetch(&client, &args, &mut progress, out).await?;
     }
@@ -133,7 +151,11 @@ async fn fetch(
     let answer = client.call_up_to(FETCH_BY_NAME, &request).await?;
     check(&args.topic, answer.error_code, None)?;
     for part in answer.responses.iter().flat_map(|topic| &topic.partitions) {
-        check(&format!("{}-{}", args.topic, part.partition_index), part.error_code, None)?;
+        check(
+            &format!("{}-{}", args.topic, part.partition_index),
+            part.error_code,
+            None,
+        )?;
         print(part, args, progress, out)?;
     }
     out.flush()?;
@@ -146,16 +168,24 @@ fn print(
     progress: &mut Progress,
     out: &mut impl Write,
 ) -> Result<(), CommandError> {
-    let Some(records) = &part.records else { return Ok(()) };
+    let Some(records) = &part.records else {
+        return Ok(());
+    };
     let index = part.partition_index;
     let broken = |error: &dyn std::fmt::Display| {
-        CommandError(format!("{}-{index}: a batch cannot be read: {error}", args.topic))
+        CommandError(format!(
+            "{}-{index}: a batch cannot be read: {error}",
+            args.topic
+        ))
     };
     let bytes = records.to_bytes();
     for batch in BatchIter::new(bytes) {
-        let (header, batch) = batch.map_err(|error| broken(&error))?;
+        let StoredBatch {
+            header,
+            bytes: batch,
+        } = batch.map_err(|error| broken(&error))?;
         let from = progress.next.get(&index).copied().unwrap_or(0);
-        if !header.is_control() {
+        if !header.attributes.is_control() {
             for record in Records::open(&batch, u64::from(u32::MAX)).map_err(|e| broken(&e))? {
                 let record = record.map_err(|error| broken(&error))?;
                 let past = progress.end.as_ref().and_then(|end| end.get(&index));

@@ -36,7 +36,11 @@ pub async fn run(
 async fn list(client: &Client, out: &mut impl Write) -> Result<(), CommandError> {
     let answer = client.call(&ListGroupsRequest::default()).await?;
     check("groups", answer.error_code, None)?;
-    let mut rows: Vec<_> = answer.groups.iter().map(|g| (&g.group_id, &g.group_state)).collect();
+    let mut rows: Vec<_> = answer
+        .groups
+        .iter()
+        .map(|g| (&g.group_id, &g.group_state))
+        .collect();
     rows.sort();
     for (id, state) in rows {
         writeln!(out, "{id}\t{state}")?;
@@ -45,12 +49,18 @@ async fn list(client: &Client, out: &mut impl Write) -> Result<(), CommandError>
 }
 
 async fn describe(client: &Client, id: &str, out: &mut impl Write) -> Result<(), CommandError> {
-    let request =
-        DescribeGroupsRequest { groups: vec![Str::from(id.to_owned())], ..Default::default() };
+    let request = DescribeGroupsRequest {
+        groups: vec![Str::from(id.to_owned())],
+        ..Default::default()
+    };
     let answer = client.call(&request).await?;
     for group in &answer.groups {
         check(id, group.error_code, group.error_message.as_deref())?;
-        writeln!(out, "group {id} state {} protocol {}", group.group_state, group.protocol_data)?;
+        writeln!(
+            out,
+            "group {id} state {} protocol {}",
+            group.group_state, group.protocol_data
+        )?;
         for member in &group.members {
             writeln!(
                 out,
@@ -67,7 +77,10 @@ async fn describe(client: &Client, id: &str, out: &mut impl Write) -> Result<(),
             let end = ends.get(&index).copied().unwrap_or(offset);
             let start = starts.get(&index).copied().unwrap_or(0);
             let lag = (end - offset.max(start)).max(0);
-            writeln!(out, "offset {topic}-{index} committed {offset} end {end} lag {lag}")?;
+            writeln!(
+                out,
+                "offset {topic}-{index} committed {offset} end {end} lag {lag}"
+            )?;
         }
     }
     Ok(())
@@ -90,7 +103,11 @@ async fn committed(client: &Client, id: &str) -> Result<Committed, CommandError>
         check(id, group.error_code, None)?;
         for topic in &group.topics {
             let offsets = found.entry(topic.name.as_str().to_owned()).or_default();
-            for part in topic.partitions.iter().filter(|part| part.committed_offset >= 0) {
+            for part in topic
+                .partitions
+                .iter()
+                .filter(|part| part.committed_offset >= 0)
+            {
                 offsets.insert(part.partition_index, part.committed_offset);
             }
         }
@@ -99,7 +116,9 @@ async fn committed(client: &Client, id: &str) -> Result<Committed, CommandError>
 }
 
 async fn delete(client: &Client, id: &str, out: &mut impl Write) -> Result<(), CommandError> {
-    let request = DeleteGroupsRequest { groups_names: vec![Str::from(id.to_owned())] };
+    let request = DeleteGroupsRequest {
+        groups_names: vec![Str::from(id.to_owned())],
+    };
     let answer = client.call(&request).await?;
     for result in &answer.results {
         check(id, result.error_code, result.error_message.as_deref())?;

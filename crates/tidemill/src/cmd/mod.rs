@@ -38,7 +38,10 @@ impl From<std::io::Error> for CommandError {
 
 /// Connects to the broker named on the command line.
 pub async fn connect(to: &Bootstrap, runtime: &Runtime) -> Result<Client, CommandError> {
-    let options = Options { client_id: "tidemill-cli".to_owned(), ..Options::default() };
+    let options = Options {
+        client_id: "tidemill-cli".to_owned(),
+        ..Options::default()
+    };
     Ok(Client::open(&to.broker, options, runtime.clone()).await?)
 }
 
@@ -47,7 +50,9 @@ pub fn check(what: &str, code: ErrorCode, message: Option<&str>) -> Result<(), C
     if code == ErrorCode(0) {
         return Ok(());
     }
-    let said = message.map(|message| format!(": {message}")).unwrap_or_default();
+    let said = message
+        .map(|message| format!(": {message}"))
+        .unwrap_or_default();
     Err(CommandError(format!("{what}: {code}{said}")))
 }
 

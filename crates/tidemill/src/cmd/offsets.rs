@@ -41,7 +41,11 @@ pub async fn list(
     let answer = client.call(&request).await?;
     let mut found = BTreeMap::new();
     for part in answer.topics.iter().flat_map(|topic| &topic.partitions) {
-        check(&format!("{topic}-{}", part.partition_index), part.error_code, None)?;
+        check(
+            &format!("{topic}-{}", part.partition_index),
+            part.error_code,
+            None,
+        )?;
         found.insert(part.partition_index, part.offset);
     }
     Ok(found)

@@ -9,7 +9,8 @@ use tidemill_wire::{
     batch::{BatchBuilder, Compression, NewRecord},
     codec::{Records, Str},
     messages::{
-        MetadataRequest, MetadataRequestTopic, ProduceRequest,
+        MetadataRequest, ProduceRequest,
+        metadata::MetadataRequestTopic,
         produce::{PartitionProduceData, TopicProduceData},
     },
 };
@@ -47,7 +48,14 @@ pub async fn run(
         if !lines.is_empty() {
             sent += lines.len() as u64;
             let batches = spread(lines, &args, partitions, &mut turn)?;
-            send(&client, &args.topic, batches, compression, runtime.clock.now_ms()).await?;
+            send(
+                &client,
+                &args.topic,
+                batches,
+                compression,
+                runtime.clock.now_ms(),
+            )
+            .await?;
         }
         if ended {
             break;
@@ -66,7 +74,9 @@ fn compression(name: &str) -> Result<Compression, CommandError> {
         "zstd" => Compression::Zstd,
         other => {
             let known = "`none`, `gzip`, `snappy`, `lz4` and `zstd`";
-            return Err(CommandError(format!("unknown compression `{other}`; there are {known}")));
+            return Err(CommandError(format!(
+                "unknown compression `{other}`; there are {known}"
+            )));
         }
     })
 }
@@ -82,7 +92,9 @@ async fn create_and_count(client: &Client, topic: &str) -> Result<usize, Command
     };
     let answer = client.call(&request).await?;
     let Some(found) = answer.topics.first() else {
-        return Err(CommandError(format!("the broker said nothing of `{topic}`")));
+        return Err(CommandError(format!(
+            "the broker said nothing of `{topic}`"
+        )));
     };
     check(topic, found.error_code, None)?;
     Ok(found.partitions.len())
@@ -97,14 +109,19 @@ async fn read_some(
     let mut bytes = 0;
     loop {
         let mut line = Vec::new();
-        let read = (&mut *input).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await?;
+        let read = (&mut *input)
+            .take(LINE_BYTES_MAX)
+            .read_until(b'\n', &mut line)
+            .await?;
         if read == 0 {
             return Ok((lines, true));
         }
         if line.last() == Some(&b'\n') {
             line.pop();
         } else if line.len() as u64 == LINE_BYTES_MAX {
-            return Err(CommandError(format!("a line is longer than {LINE_BYTES_MAX} bytes")));
+            return Err(CommandError(format!(
+                "a line is longer than {LINE_BYTES_MAX} bytes"
+            )));
         }
         bytes += line.len();
         lines.push(split(line, separator));
@@ -115,10 +132,17 @@ async fn read_some(
 }
 
 fn split(line: Vec<u8>, separator: Option<&str>) -> Line {
-    let Some(separator) = separator.filter(|text| !text.is_empty()) else { return (None, line) };
-    let at = line.windows(separator.len()).position(|window| window == separator.as_bytes());
+    let Some(separator) = separator.filter(|text| !text.is_empty()) else {
+        return (None, line);
+    };
+    let at = line
+        .windows(separator.len())
+        .position(|window| window == separator.as_bytes());
     match at {
-        Some(at) => (Some(line[..at].to_vec()), line[at + separator.len()..].to_vec()),
+        Some(at) => (
+            Some(line[..at].to_vec()),
+            line[at + separator.len()..].to_vec(),
+        ),
         None => (None, line),
     }
 }
@@ -187,7 +211,10 @@ async fn send(
     let mut data = Vec::new();
     for (index, lines) in &batches {
         let batch = build(lines, compression, now_ms)?;
-        data.push(PartitionProduceData { index: *index, records: Some(Records::from(batch)) });
+        data.push(PartitionProduceData {
+            index: *index,
+            records: Some(Records::from(batch)),
+        });
     }
     let request = ProduceRequest {
         acks: ACKS_ALL,
@@ -200,7 +227,11 @@ async fn send(
         ..ProduceRequest::default()
     };
     let answer = client.call_up_to(PRODUCE_BY_NAME, &request).await?;
-    for part in answer.responses.iter().flat_map(|topic| &topic.partition_responses) {
+    for part in answer
+        .responses
+        .iter()
+        .flat_map(|topic| &topic.partition_responses)
+    {
         let what = format!("{topic}-{}", part.index);
         check(&what, part.error_code, part.error_message.as_deref())?;
     }

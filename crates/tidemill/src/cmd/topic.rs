@@ -7,9 +7,11 @@ use tidemill_runtime::Runtime;
 use tidemill_wire::{
     codec::Str,
     messages::{
-        CreatePartitionsRequest, CreatePartitionsTopic, CreateTopicsRequest, DeleteTopicState,
-        DeleteTopicsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest,
+        CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, DescribeConfigsRequest,
+        IncrementalAlterConfigsRequest,
+        create_partitions::CreatePartitionsTopic,
         create_topics::{CreatableTopic, CreatableTopicConfig},
+        delete_topics::DeleteTopicState,
         describe_configs::DescribeConfigsResource,
         incremental_alter_configs::{AlterConfigsResource, AlterableConfig},
     },
@@ -35,9 +37,11 @@ pub async fn run(
     let client = connect(to, runtime).await?;
     match action {
         Topic::List { internal } => list(&client, internal, out).await,
-        Topic::Create { name, partitions, configs } => {
-            create(&client, &name, partitions, &configs, out).await
-        }
+        Topic::Create {
+            name,
+            partitions,
+            configs,
+        } => create(&client, &name, partitions, &configs, out).await,
         Topic::Describe { name } => describe(&client, &name, out).await,
         Topic::Alter { name, configs } => alter(&client, &name, &configs, out).await,
         Topic::Grow { name, partitions } => grow(&client, &name, partitions, out).await,
@@ -92,7 +96,11 @@ async fn create(
     let answer = client.call(&request).await?;
     for topic in &answer.topics {
         check(name, topic.error_code, topic.error_message.as_deref())?;
-        writeln!(out, "created `{name}` with {} partitions", topic.num_partitions)?;
+        writeln!(
+            out,
+            "created `{name}` with {} partitions",
+            topic.num_partitions
+        )?;
     }
     Ok(())
 }
@@ -103,13 +111,21 @@ async fn describe(client: &Client, name: &str, out: &mut impl Write) -> Result<(
         return Err(CommandError(format!("the broker said nothing of `{name}`")));
     };
     check(name, topic.error_code, None)?;
-    writeln!(out, "topic {name} id {} partitions {}", topic.topic_id, topic.partitions.len())?;
+    writeln!(
+        out,
+        "topic {name} id {} partitions {}",
+        topic.topic_id,
+        topic.partitions.len()
+    )?;
     let mut indexes: Vec<i32> = topic.partitions.iter().map(|p| p.partition_index).collect();
     indexes.sort_unstable();
     let starts = offsets::list(client, name, &indexes, offsets::EARLIEST).await?;
     let ends = offsets::list(client, name, &indexes, offsets::LATEST).await?;
     for index in &indexes {
-        let part = topic.partitions.iter().find(|p| p.partition_index == *index);
+        let part = topic
+            .partitions
+            .iter()
+            .find(|p| p.partition_index == *index);
         let (leader, epoch) = part.map_or((-1, -1), |p| (p.leader_id, p.leader_epoch));
         let start = starts.get(index).copied().unwrap_or(-1);
         let end = ends.get(index).copied().unwrap_or(-1);
@@ -140,7 +156,11 @@ async fn describe_configs(
     let answer = client.call(&request).await?;
     for result in &answer.results {
         check(name, result.error_code, result.error_message.as_deref())?;
-        for config in result.configs.iter().filter(|c| c.config_source == SOURCE_TOPIC) {
+        for config in result
+            .configs
+            .iter()
+            .filter(|c| c.config_source == SOURCE_TOPIC)
+        {
             let value = config.value.as_deref().unwrap_or_default();
             writeln!(out, "config {}={value}", config.name)?;
         }
@@ -158,7 +178,11 @@ async fn alter(
         .into_iter()
         .map(|(key, value)| AlterableConfig {
             name: Str::from(key),
-            config_operation: if value.is_empty() { OPERATION_DELETE } else { OPERATION_SET },
+            config_operation: if value.is_empty() {
+                OPERATION_DELETE
+            } else {
+                OPERATION_SET
+            },
             value: (!value.is_empty()).then(|| Str::from(value)),
         })
         .collect();
