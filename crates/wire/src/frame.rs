@@ -21,6 +21,12 @@ const FIRST_RESERVE: usize = 16 << 10;
 /// The most that is reserved at once later, in bytes.
 const NEXT_RESERVE: usize = 1 << 20;
 
+/// How many times what has come of a frame may be reserved for the rest of it.
+const GROWTH: usize = 8;
+
+/// Bytes of a frame's size prefix.
+const PREFIX: usize = 4;
+
 /// Slices in one vectored write; Linux takes at most 1,024.
 const MAX_IO_SLICES: usize = 64;
 
@@ -69,7 +75,7 @@ impl From<io::Error> for FrameError {
 ///
 /// # Errors
 /// If the size is negative or above `max`.
-pub fn check_size(prefix: [u8; 4], max: usize) -> Result<usize, FrameError> {
+pub fn check_size(prefix: [u8; PREFIX], max: usize) -> Result<usize, FrameError> {
     let size = i32::from_be_bytes(prefix);
     let Ok(size) = usize::try_from(size) else {
         return Err(FrameError::NegativeSize(size));
@@ -117,20 +123,18 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// the connection fails or ends within a frame.
     pub async fn next(&mut self) -> Result<Option<Bytes>, FrameError> {
         loop {
-            let wanted = match self.buf.first_chunk::<4>() {
-                Some(prefix) => 4 + check_size(*prefix, self.max)?,
-                None => 4,
+            let wanted = match self.buf.first_chunk::<PREFIX>() {
+                Some(prefix) => {
+                    let size = check_size(*prefix, self.max)?;
+                    if self.buf.len() >= PREFIX + size {
+                        self.buf.advance(PREFIX);
+                        return Ok(Some(self.buf.split_to(size).freeze()));
+                    }
+                    PREFIX + size
+                }
+                None => PREFIX,
             };
-            if self.buf.len() >= wanted && wanted > 4 {
-                let mut frame = self.buf.split_to(wanted);
-                frame.advance(4);
-                return Ok(Some(frame.freeze()));
-            }
-            if self.buf.len() >= 4 && wanted == 4 {
-                self.buf.advance(4);
-                return Ok(Some(Bytes::new()));
-            }
-            self.grow(wanted);
+            self.make_room(wanted - self.buf.len());
             if self.inner.read_buf(&mut self.buf).await? == 0 {
                 if self.buf.is_empty() {
                     return Ok(None);
@@ -140,15 +144,15 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
-    /// Makes room in step with what has come: twice that, within limits, never what is claimed.
-    fn grow(&mut self, wanted: usize) {
-        let missing = wanted.saturating_sub(self.buf.len()).max(1);
-        if self.buf.capacity() > self.buf.len() && self.buf.capacity() - self.buf.len() >= missing {
-            return;
-        }
-        let step = self.buf.len().clamp(FIRST_RESERVE, NEXT_RESERVE);
-        if self.buf.capacity() == self.buf.len() {
-            self.buf.reserve(missing.min(step).max(FIRST_RESERVE));
+    /// Makes room for missing bytes, but no more than some times what has come already: the size
+    /// prefix is a claim, and a claim costs nothing.
+    fn make_room(&mut self, missing: usize) {
+        let step = (self.buf.len() * GROWTH).clamp(FIRST_RESERVE, NEXT_RESERVE);
+        let wanted = missing.min(step);
+        if self.buf.capacity() - self.buf.len() < wanted {
+            // Exactly what is missing of a large frame: its buffer ends with it, so that whoever
+            // keeps its records does not keep the frames behind it.
+            self.buf.reserve(wanted.max(FIRST_RESERVE));
         }
     }
 }
