@@ -2,6 +2,8 @@
 
 mod fault;
 mod faulty;
+mod s3;
 
 pub use fault::{Fault, FaultPlan, Operation, Rule};
 pub use faulty::{Event, FaultyBackend, Phase};
+pub use s3::{S3Action, S3Counts, S3Latency, S3Options, S3Request, S3Rule, S3Server};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use common::suite;
 use tidemill_runtime::Runtime;
 use tidemill_store::{
-    Directory, DirectoryOptions, LocalSync, Memory,
-    testing::{FaultPlan, FaultyBackend},
+    Backend, Directory, DirectoryOptions, LocalSync, Memory, OpenOptions, open,
+    testing::{FaultPlan, FaultyBackend, S3Options, S3Server},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -39,5 +39,38 @@ async fn faulty_without_faults() {
     let runtime = Runtime::simulated(1, 0);
     let memory = Arc::new(Memory::new(runtime.clock.clone()));
     let faulty = FaultyBackend::new(memory, runtime.clone(), 1, FaultPlan::none());
+    suite::run(Arc::new(faulty), runtime).await;
+}
+
+async fn s3(prefix: &str) -> (S3Server, Arc<dyn Backend>, Runtime) {
+    let runtime = Runtime::system();
+    let options = S3Options {
+        buckets: vec!["bucket".to_owned()],
+        ..S3Options::default()
+    };
+    let server = S3Server::start(options, runtime.clone())
+        .await
+        .expect("listens");
+    let options = OpenOptions {
+        environment: server.environment(),
+        ..OpenOptions::default()
+    };
+    let url = format!("s3://bucket{prefix}");
+    let backend = open(&url, &options, runtime.clone()).await.expect("opens");
+    (server, backend, runtime)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s3_in_process() {
+    for prefix in ["", "/a/prefix/"] {
+        let (_server, backend, runtime) = s3(prefix).await;
+        suite::run(backend, runtime).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s3_in_process_behind_the_wrapper_of_faults() {
+    let (_server, backend, runtime) = s3("/x").await;
+    let faulty = FaultyBackend::new(backend, runtime.clone(), 1, FaultPlan::none());
     suite::run(Arc::new(faulty), runtime).await;
 }
