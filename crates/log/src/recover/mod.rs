@@ -1,6 +1,10 @@
 //! What a log starts from.
 
+mod replay;
+
 use tidemill_wire::ids::PartitionId;
+
+pub use self::replay::{ReplayError, ReplayStats, SealedWal, replay};
 
 use crate::{
     extents::ExtentList,

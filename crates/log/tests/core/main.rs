@@ -1,0 +1,8 @@
+//! The core of the log: append, WAL, commit, recovery.
+#![allow(clippy::unwrap_used, reason = "a test may stop at once")]
+#![allow(clippy::print_stderr, reason = "a failing seed is printed")]
+
+mod append;
+mod crash;
+mod harness;
+mod sealer;
