@@ -20,7 +20,10 @@ use crate::{
     api,
     fetch::session::SessionCache,
     metrics::Metrics,
-    net::{Advertised, Call, Frame, NetLimits, NetShared, Peer, Phase, Service, accept_loop},
+    net::{
+        Advertised, Call, Frame, NetLimits, NetShared, Peer, Phase, Service, accept_loop,
+        next_connection, serve_connection,
+    },
     settings::BrokerConfig,
     topics::TopicCache,
 };
@@ -115,6 +118,26 @@ impl Broker {
             self.phase.subscribe(),
         );
         tasks.spawn("listener", accept);
+    }
+
+    /// Serves one stream that is no socket of a listener (tests, simulation).
+    pub fn serve_stream<IO>(self: &Arc<Self>, stream: IO, advertised: Advertised)
+    where
+        IO: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    {
+        let peer = Peer {
+            connection: next_connection(),
+            address: None,
+            advertised: Arc::new(advertised),
+        };
+        let serve = serve_connection(
+            Arc::clone(self),
+            self.net.clone(),
+            Arc::new(peer),
+            stream,
+            self.phase.subscribe(),
+        );
+        self.runtime.tasks.spawn("connection", serve);
     }
 
     /// Accepts and reads no more, answers what runs (waiting fetches at once), and closes all

@@ -14,14 +14,11 @@ use tidemill_wire::{
     },
 };
 
-use super::{Context, Outcome};
+use super::{Context, Outcome, isolation};
 use crate::fetch::{
     reader::{Budget, Reader},
     session::{Plan, SessionCache, Target, TopicKey},
 };
-
-/// The isolation level that stops at the last stable offset.
-const READ_COMMITTED: i8 = 1;
 
 pub(super) async fn handle(context: Context, request: FetchRequest) -> Outcome<FetchResponse> {
     // Before anything is awaited: the session's epochs follow the order of the requests.
@@ -46,7 +43,7 @@ async fn answer(
     let budget = Budget {
         max_bytes: bytes(request.max_bytes).min(context.broker.config().fetch_max_bytes),
         min_bytes: bytes(request.min_bytes),
-        read_committed: request.isolation_level == READ_COMMITTED,
+        isolation: isolation(request.isolation_level),
         deadline: context.received + wait,
     };
     let broker = Arc::clone(&context.broker);

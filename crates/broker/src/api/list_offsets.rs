@@ -4,18 +4,22 @@
 //! v9 latest tiered (-5); v10 time-out; v11 earliest pending upload (-6). Nothing is tiered in
 //! Kafka's sense: -4 is the log start, -5 and -6 find nothing.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
-use tidemill_log::{Partition, Superseded};
+use tidemill_log::{
+    Superseded,
+    read::{Isolation, TimestampOffset},
+};
 use tidemill_wire::{
     ErrorCode, Str,
+    ids::{LeaderEpoch, Offset},
     messages::list_offsets::{
         ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest,
         ListOffsetsResponse, ListOffsetsTopicResponse,
     },
 };
 
-use super::{Context, Outcome};
+use super::{Context, Outcome, isolation};
 use crate::fetch::{reader::check_epoch, source};
 
 const LATEST: i64 = -1;
@@ -24,8 +28,6 @@ const MAX_TIMESTAMP: i64 = -3;
 const EARLIEST_LOCAL: i64 = -4;
 const LATEST_TIERED: i64 = -5;
 const EARLIEST_PENDING_UPLOAD: i64 = -6;
-/// The isolation level for which the last stable offset is the latest (K17).
-const READ_COMMITTED: i8 = 1;
 
 pub(super) async fn handle(
     context: Context,
@@ -47,14 +49,14 @@ async fn answer(
     } else {
         context.fresh_within().await?;
     }
-    let committed = request.isolation_level == READ_COMMITTED;
+    let isolation = isolation(request.isolation_level);
     let mut seen = BTreeSet::new();
     let mut topics = Vec::with_capacity(request.topics.len());
     for topic in request.topics {
         let mut partitions = Vec::with_capacity(topic.partitions.len());
         for wanted in topic.partitions {
             let found = if seen.insert((topic.name.clone(), wanted.partition_index)) {
-                find(&context, &topic.name, &wanted, committed).await
+                find(&context, &topic.name, &wanted, isolation).await
             } else {
                 Err(ErrorCode::INVALID_REQUEST)
             };
@@ -84,7 +86,7 @@ async fn find(
     context: &Context,
     topic: &Str,
     wanted: &ListOffsetsPartition,
-    committed: bool,
+    isolation: Isolation,
 ) -> Result<ListOffsetsPartitionResponse, ErrorCode> {
     let image = context.broker.cluster().image();
     let partition = context
@@ -92,40 +94,42 @@ async fn find(
         .find(&image, topic, wanted.partition_index)?
         .partition;
     check_epoch(wanted.current_leader_epoch, partition.leader_epoch())?;
-    let stable = partition.last_stable_offset();
-    let high_watermark = partition.high_watermark();
-    let (timestamp, offset) = match (wanted.timestamp, context.version) {
-        (LATEST, _) if committed => (-1, stable.0),
-        (LATEST, _) => (-1, high_watermark.0),
-        (EARLIEST, _) | (EARLIEST_LOCAL, 8..) => (-1, partition.log_start().0),
-        (LATEST_TIERED, 9..) | (EARLIEST_PENDING_UPLOAD, 11..) => return Ok(nothing()),
-        (MAX_TIMESTAMP, 7..) => search(&partition, None).await?,
-        (at @ 0.., _) => search(&partition, Some(at)).await?,
+    let found = match (wanted.timestamp, context.version) {
+        (LATEST, _) => {
+            // Not beyond the last stable offset for a read-committed reader (K17).
+            let latest = match isolation {
+                Isolation::Uncommitted => partition.high_watermark(),
+                Isolation::Committed => partition.last_stable_offset(),
+            };
+            mark(latest, partition.leader_epoch())
+        }
+        (EARLIEST, _) | (EARLIEST_LOCAL, 8..) => {
+            mark(partition.log_start(), partition.leader_epoch())
+        }
+        (LATEST_TIERED, 9..) | (EARLIEST_PENDING_UPLOAD, 11..) => nothing(),
+        (MAX_TIMESTAMP, 7..) => record(source::max_timestamp(&partition).await?),
+        (at @ 0.., _) => record(source::offset_for_timestamp(&partition, at, isolation).await?),
         _ => return Err(ErrorCode::UNSUPPORTED_VERSION),
     };
-    if committed && wanted.timestamp >= 0 && offset >= stable.0 {
-        // A read-committed reader could not read it yet.
-        return Ok(nothing());
-    }
-    let leader_epoch = if offset < 0 {
-        -1
-    } else {
-        partition.leader_epoch().0
-    };
-    Ok(ListOffsetsPartitionResponse {
-        timestamp,
-        offset,
-        leader_epoch,
-        ..nothing()
-    })
+    Ok(found)
 }
 
-/// Timestamp and offset of the first record at or after `at`, or of the newest one; -1, -1 if there
-/// is none.
-async fn search(partition: &Arc<Partition>, at: Option<i64>) -> Result<(i64, i64), ErrorCode> {
-    let found = match at {
-        Some(at) => source::offset_for_timestamp(partition, at).await?,
-        None => source::max_timestamp(partition).await?,
-    };
-    Ok(found.map_or((-1, -1), |(timestamp, offset)| (timestamp, offset.0)))
+/// A mark of the partition: no record, so no timestamp (K17).
+fn mark(offset: Offset, epoch: LeaderEpoch) -> ListOffsetsPartitionResponse {
+    ListOffsetsPartitionResponse {
+        offset: offset.0,
+        leader_epoch: epoch.0,
+        ..nothing()
+    }
+}
+
+/// A record that was searched for.
+fn record(found: Option<TimestampOffset>) -> ListOffsetsPartitionResponse {
+    let Some(found) = found else { return nothing() };
+    ListOffsetsPartitionResponse {
+        timestamp: found.timestamp,
+        offset: found.offset.0,
+        leader_epoch: found.leader_epoch.map_or(-1, |epoch| epoch.0),
+        ..nothing()
+    }
 }

@@ -26,7 +26,7 @@ mod produce;
 use std::{future::Future, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
-use tidemill_log::Superseded;
+use tidemill_log::{Superseded, read::Isolation};
 use tidemill_runtime::Instant;
 use tidemill_wire::{
     ApiKey, DecodeError, Decoder, ErrorCode, Message, Request, Str, frame, frame::RequestHeader,
@@ -76,6 +76,15 @@ impl Context {
     /// Leadership proven a short while ago (R7).
     pub async fn fresh_within(&self) -> Result<(), Superseded> {
         self.broker.log().fresh_within(FRESH_WITHIN).await
+    }
+}
+
+/// The isolation level of Fetch and ListOffsets: 1 is read_committed.
+fn isolation(level: i8) -> Isolation {
+    if level == 1 {
+        Isolation::Committed
+    } else {
+        Isolation::Uncommitted
     }
 }
 

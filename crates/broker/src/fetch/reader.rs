@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use tidemill_log::{
     Partition,
     partition::{Waiter, WaiterGuard},
+    read::{Isolation, ReadRequest, ReadResult},
 };
 use tidemill_runtime::Instant;
 use tidemill_wire::{
@@ -18,7 +19,7 @@ use tokio::sync::Notify;
 
 use super::{
     session::{Target, TopicKey},
-    source::{Got, Want, read, try_read},
+    source::{read, try_read},
 };
 use crate::{Broker, topics::Found};
 
@@ -35,8 +36,8 @@ pub(crate) struct Budget {
     pub max_bytes: usize,
     /// Bytes worth answering for.
     pub min_bytes: usize,
-    /// Up to the last stable offset only.
-    pub read_committed: bool,
+    /// Up to where.
+    pub isolation: Isolation,
     /// When to answer whatever there is.
     pub deadline: Instant,
 }
@@ -52,7 +53,7 @@ struct Open {
     name: Arc<str>,
     offset: Offset,
     max_bytes: usize,
-    got: Option<Got>,
+    got: Option<ReadResult>,
 }
 
 /// Notes which partitions moved on, and wakes the one request.
@@ -191,23 +192,23 @@ impl Reader {
         }
     }
 
-    fn want(&mut self, index: usize, promised: usize) -> Option<(Arc<Partition>, Want)> {
+    fn want(&mut self, index: usize, promised: usize) -> Option<(Arc<Partition>, ReadRequest)> {
         let Slot::Open(open) = &mut self.slots[index] else {
             return None;
         };
         let own = open.got.as_ref().map_or(0, |got| got.size);
         let others = promised - own.min(promised);
         let left = self.budget.max_bytes.saturating_sub(others);
-        let want = Want {
+        let want = ReadRequest {
             offset: open.offset,
             max_bytes: left.min(open.max_bytes),
-            read_committed: self.budget.read_committed,
+            isolation: self.budget.isolation,
             at_least_one: others == 0,
         };
         Some((Arc::clone(&open.partition), want))
     }
 
-    fn settle(&mut self, index: usize, result: Result<Got, ErrorCode>) {
+    fn settle(&mut self, index: usize, result: Result<ReadResult, ErrorCode>) {
         let Slot::Open(open) = &mut self.slots[index] else {
             return;
         };
@@ -227,7 +228,7 @@ impl Reader {
 
     /// The answers in the order of the targets, each with its topic's name if that is known.
     pub fn finish(self) -> Vec<(PartitionData, Option<Arc<str>>)> {
-        let read_committed = self.budget.read_committed;
+        let read_committed = self.budget.isolation == Isolation::Committed;
         let answers = self.slots.into_iter().map(|slot| match slot {
             Slot::Settled(data) => (data, None),
             Slot::Open(open) => {
@@ -354,16 +355,13 @@ fn answer(open: Open, read_committed: bool) -> PartitionData {
             ..empty()
         };
     };
-    let aborted = got
-        .aborted
-        .iter()
-        .map(|(producer, first)| AbortedTransaction {
-            producer_id: producer.0,
-            first_offset: first.0,
-        });
+    let aborted = got.aborted.iter().map(|aborted| AbortedTransaction {
+        producer_id: aborted.producer_id.0,
+        first_offset: aborted.first_offset.0,
+    });
     PartitionData {
         high_watermark: got.high_watermark.0,
-        last_stable_offset: got.last_stable.0,
+        last_stable_offset: got.last_stable_offset.0,
         log_start_offset: got.log_start.0,
         aborted_transactions: read_committed.then(|| aborted.collect()),
         records: Some(Records::from(got.slices)),

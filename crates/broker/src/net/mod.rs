@@ -17,6 +17,7 @@ use tidemill_runtime::Clock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use connection::{Phase, serve_connection};
+pub(crate) use listener::next_connection;
 pub use listener::{Advertised, accept_loop};
 pub use reader::{FrameError, FrameReader, Step};
 pub use writer::FrameWriter;

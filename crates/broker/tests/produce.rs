@@ -1,0 +1,291 @@
+//! Produce: K25, K37-K43, K80, K82, K84.
+
+mod common;
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use common::{Client, batch, produce_request, start, values};
+use tidemill_wire::{
+    ErrorCode, Str,
+    batch::{BatchBuilder, Compression},
+    ids::{ProducerEpoch, ProducerId},
+    messages::{
+        init_producer_id::InitProducerIdRequest,
+        produce::{ProduceRequest, TopicProduceData},
+    },
+};
+
+fn sequenced(producer: i64, epoch: i16, sequence: i32, values: &[&str]) -> Bytes {
+    let mut builder = BatchBuilder::new(Compression::None);
+    builder.producer(ProducerId(producer), ProducerEpoch(epoch), sequence);
+    for value in values {
+        builder
+            .push(&common::record(value, common::NOW_MS))
+            .expect("small");
+    }
+    builder.build().expect("a batch")
+}
+
+async fn expect(client: &mut Client, batch: Bytes, code: ErrorCode) -> i64 {
+    let response = client.produce("t", 0, batch).await;
+    assert_eq!(response.error_code, code);
+    response.base_offset
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_acknowledged_is_read_at_its_offset_in_every_version() {
+    let h = start().await;
+    let id = h.topic("t", 2).await;
+    let mut client = h.connect();
+    for (count, version) in (3..=13).enumerate() {
+        let mut request = produce_request("t", &[(1, batch(&["a", "b"]))]);
+        request.topic_data[0].topic_id = id;
+        let response = client.call(version, &request).await;
+        let part = &response.responses[0].partition_responses[0];
+        assert_eq!(part.error_code, ErrorCode::NONE, "version {version}");
+        assert_eq!(part.base_offset, 2 * i64::try_from(count).expect("small"));
+        assert_eq!((part.index, part.log_append_time_ms), (1, -1));
+        let name = if version >= 13 { "" } else { "t" };
+        assert_eq!(response.responses[0].name, *name);
+    }
+    let data = client.fetch("t", 1, 21).await;
+    assert_eq!(
+        values(&data),
+        ["a", "b"],
+        "the whole batch that holds the offset (K10)"
+    );
+    assert_eq!((data.high_watermark, data.log_start_offset), (22, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn k37_k38_what_is_no_single_valid_batch_is_refused_alone() {
+    let h = start().await;
+    h.topic("t", 3).await;
+    let good = batch(&["a"]);
+    let mut two = good.to_vec();
+    two.extend_from_slice(&good);
+    let mut crc = BytesMut::from(good.as_ref());
+    crc[20] ^= 1;
+    let mut magic = BytesMut::from(good.as_ref());
+    magic[16] = 1;
+    let cases = [
+        (Bytes::from(two), ErrorCode::INVALID_RECORD),
+        (crc.freeze(), ErrorCode::CORRUPT_MESSAGE),
+        (magic.freeze(), ErrorCode::INVALID_RECORD),
+        (Bytes::new(), ErrorCode::INVALID_RECORD),
+        (good.slice(..good.len() - 1), ErrorCode::INVALID_RECORD),
+    ];
+    let mut client = h.connect();
+    for (bad, code) in cases {
+        let parts = [(0, good.clone()), (1, bad), (2, good.clone())];
+        let response = client.call(9, &produce_request("t", &parts)).await;
+        let codes: Vec<_> = response.responses[0]
+            .partition_responses
+            .iter()
+            .map(|part| part.error_code)
+            .collect();
+        assert_eq!(codes, [ErrorCode::NONE, code, ErrorCode::NONE]);
+        assert_eq!(response.responses[0].partition_responses[1].base_offset, -1);
+    }
+    assert!(
+        values(&client.fetch("t", 1, 0).await).is_empty(),
+        "nothing appended"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn k37_zstd_needs_version_7() {
+    let h = start().await;
+    h.topic("t", 1).await;
+    let mut builder = BatchBuilder::new(Compression::Zstd);
+    builder
+        .push(&common::record("z", common::NOW_MS))
+        .expect("small");
+    let request = produce_request("t", &[(0, builder.build().expect("a batch"))]);
+    let mut client = h.connect();
+    for (version, code) in [
+        (6, ErrorCode::UNSUPPORTED_COMPRESSION_TYPE),
+        (7, ErrorCode::NONE),
+    ] {
+        let response = client.call(version, &request).await;
+        assert_eq!(
+            response.responses[0].partition_responses[0].error_code,
+            code
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn k39_a_batch_over_the_limit_is_refused_without_a_close() {
+    let h = start().await;
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    let large = "x".repeat(1_100_000);
+    expect(&mut client, batch(&[&large]), ErrorCode::MESSAGE_TOO_LARGE).await;
+    expect(&mut client, batch(&["small"]), ErrorCode::NONE).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn k41_acks_0_is_not_answered_and_an_error_closes() {
+    let h = start().await;
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    let request = |topic| ProduceRequest {
+        acks: 0,
+        ..produce_request(topic, &[(0, batch(&["a"]))])
+    };
+    client.send(9, &request("t")).await;
+    assert_eq!(
+        values(&client.fetch("t", 0, 0).await),
+        ["a"],
+        "the next answer is the fetch's"
+    );
+    client.send(9, &request("nowhere")).await;
+    assert!(client.closed().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn k42_acks_and_timeouts() {
+    let h = start().await;
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    for acks in [2, -2, i16::MAX] {
+        let request = ProduceRequest {
+            acks,
+            ..produce_request("t", &[(0, batch(&["a"]))])
+        };
+        let response = client.call(9, &request).await;
+        let part = &response.responses[0].partition_responses[0];
+        assert_eq!(part.error_code, ErrorCode::INVALID_REQUIRED_ACKS);
+    }
+    // A store that takes a minute: the client is told in its time, the batch comes all the same.
+    h.backend.pause();
+    let request = ProduceRequest {
+        timeout_ms: 2_000,
+        ..produce_request("t", &[(0, batch(&["b"]))])
+    };
+    let began = h.runtime.clock.monotonic();
+    let response = client.call(9, &request).await;
+    let part = &response.responses[0].partition_responses[0];
+    assert_eq!(part.error_code, ErrorCode::REQUEST_TIMED_OUT);
+    assert_eq!((h.runtime.clock.monotonic() - began).as_secs(), 2);
+    h.backend.heal();
+    h.sleep(Duration::from_secs(60)).await;
+    assert_eq!(values(&client.fetch("t", 0, 0).await), ["b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn k43_unknown_topics_and_partitions_fail_by_themselves() {
+    let h = start().await;
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    let mut request = produce_request("t", &[(0, batch(&["a"])), (7, batch(&["a"]))]);
+    request.topic_data.push(TopicProduceData {
+        name: Str::from("nowhere"),
+        ..produce_request("", &[(0, batch(&["a"]))])
+            .topic_data
+            .remove(0)
+    });
+    let response = client.call(10, &request).await;
+    let codes: Vec<_> = response
+        .responses
+        .iter()
+        .flat_map(|topic| &topic.partition_responses)
+        .map(|part| part.error_code.0)
+        .collect();
+    assert_eq!(codes, [0, 3, 3]);
+    assert!(response.node_endpoints.is_empty());
+    let response = client.call(13, &request).await;
+    let codes: Vec<_> = response
+        .responses
+        .iter()
+        .flat_map(|topic| &topic.partition_responses)
+        .map(|part| part.error_code.0)
+        .collect();
+    assert_eq!(codes, [100, 100, 100], "the request names no id");
+}
+
+#[tokio::test(start_paused = true)]
+async fn k25_a_resend_gets_its_first_offset() {
+    let h = start().await;
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    let init = InitProducerIdRequest::default();
+    let producer = client.call(4, &init).await.producer_id;
+    let other = client.call(4, &init).await.producer_id;
+    assert_ne!(producer, other);
+    assert_eq!(
+        producer >> 32,
+        i64::try_from(h.log.writer().0).expect("small")
+    );
+    for sequence in 0..6 {
+        let batch = sequenced(producer, 0, sequence, &["v"]);
+        let offset = expect(&mut client, batch, ErrorCode::NONE).await;
+        assert_eq!(offset, i64::from(sequence));
+    }
+    for sequence in 1..6 {
+        let batch = sequenced(producer, 0, sequence, &["v"]);
+        let offset = expect(&mut client, batch, ErrorCode::NONE).await;
+        assert_eq!(offset, i64::from(sequence), "resent");
+    }
+    let old = sequenced(producer, 0, 0, &["v"]);
+    expect(&mut client, old, ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER).await;
+    let gap = sequenced(producer, 0, 9, &["v"]);
+    expect(&mut client, gap, ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER).await;
+    let next_epoch = sequenced(producer, 1, 0, &["w"]);
+    assert_eq!(expect(&mut client, next_epoch, ErrorCode::NONE).await, 6);
+    let fenced = sequenced(producer, 0, 6, &["v"]);
+    expect(&mut client, fenced, ErrorCode::INVALID_PRODUCER_EPOCH).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn idempotent_batches_in_flight_keep_their_order_and_their_offsets() {
+    let h = start().await;
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    for sequence in 0..5 {
+        let batch = sequenced(77, 0, sequence, &["v"]);
+        client.send(9, &produce_request("t", &[(0, batch)])).await;
+    }
+    // The first again while it is pending (R5).
+    client
+        .send(
+            9,
+            &produce_request("t", &[(0, sequenced(77, 0, 0, &["v"]))]),
+        )
+        .await;
+    for offset in [0, 1, 2, 3, 4, 0] {
+        let (_, response) = client.receive::<ProduceRequest>(9).await;
+        let part = &response.responses[0].partition_responses[0];
+        assert_eq!(
+            (part.error_code, part.base_offset),
+            (ErrorCode::NONE, offset)
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn transactional_batches_are_refused() {
+    let h = start().await;
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    let mut builder = BatchBuilder::new(Compression::None);
+    builder
+        .producer(ProducerId(5), ProducerEpoch(0), 0)
+        .transactional();
+    builder
+        .push(&common::record("x", common::NOW_MS))
+        .expect("small");
+    let batch = builder.build().expect("a batch");
+    expect(&mut client, batch, ErrorCode::INVALID_TXN_STATE).await;
+    let init = InitProducerIdRequest {
+        transactional_id: Some(Str::from("tx")),
+        transaction_timeout_ms: 1_000,
+        ..InitProducerIdRequest::default()
+    };
+    assert_eq!(
+        client.call(4, &init).await.error_code,
+        ErrorCode::INVALID_REQUEST
+    );
+}
