@@ -9,7 +9,7 @@ use common::{CLUSTER, faulty, runtime, store};
 use futures_util::future::join_all;
 use tidemill_cluster::seal::{SealError, SealOptions, Sealed, TornPolicy, seal};
 use tidemill_log::{
-    format::checkpoint::ClosingCheckpoint,
+    format::{checkpoint::ClosingCheckpoint, wal::WalDirectory},
     keys::{ckpt_prefix, wal_prefix},
     types::WAL_SPAN,
 };
@@ -38,9 +38,15 @@ fn wal(store: &Store) -> NumberedLog {
 }
 
 /// An object as the writer would write it, with `decided_below` and no entry.
-fn object(put_id: PutId, kind: ObjectKind, decided_below: u64) -> Payload {
-    let mut directory = decided_below.to_le_bytes().to_vec();
-    directory.extend([0; 8]);
+fn object(put_id: PutId, kind: ObjectKind, number: u64, decided_below: u64) -> Payload {
+    let directory = WalDirectory {
+        number,
+        decided_below: decided_below.min(number),
+        replay_from: 0,
+        written_ms: 0,
+        entries: Vec::new(),
+    };
+    let directory = directory.encode();
     let envelope = Envelope {
         kind,
         version: 1,
@@ -55,14 +61,14 @@ fn object(put_id: PutId, kind: ObjectKind, decided_below: u64) -> Payload {
 
 async fn write(store: &Store, number: u64, decided_below: u64) -> bool {
     let put_id = PutId(store.runtime().entropy.bytes16());
-    let body = object(put_id, ObjectKind::Wal, decided_below);
+    let body = object(put_id, ObjectKind::Wal, number, decided_below);
     let created = wal(store).create(number, body, put_id, None).await;
     matches!(created, Ok(CreateOutcome::Ours))
 }
 
 async fn checkpoint(store: &Store, number: u64) -> bool {
     let put_id = PutId(store.runtime().entropy.bytes16());
-    let body = object(put_id, ObjectKind::Checkpoint, 0);
+    let body = object(put_id, ObjectKind::Checkpoint, number, 0);
     let log = NumberedLog::new(store.clone(), ckpt_prefix(OLD));
     let created = log.create(number, body, put_id, None).await;
     matches!(created, Ok(CreateOutcome::Ours))
@@ -159,7 +165,7 @@ async fn torn_objects_stop_the_seal_or_count_as_never_written() {
     for (number, decided) in [(0, 0), (1, 1), (2, 2)] {
         assert!(write(&store, number, decided).await);
     }
-    let whole = object(PutId([5; 16]), ObjectKind::Wal, 2);
+    let whole = object(PutId([5; 16]), ObjectKind::Wal, 3, 2);
     let torn = whole.slices()[0].slice(..50);
     let key = wal(&store).key(3);
     backend

@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use tidemill_log::types::WAL_SPAN;
+use tidemill_log::{format::wal::WalDirectory, types::WAL_SPAN};
 use tidemill_store::{CreateOutcome, Envelope, ObjectKind, Payload, envelope::EnvelopeError};
+
+use tidemill_wire::batch::crc::crc32c;
 
 use super::{SealError, Sealer, TornPolicy, marker};
 use crate::reread::read_decoded;
 
 /// Requests at once while sealing.
 const REQUESTS_AT_ONCE: usize = 32;
-/// Version of WAL objects that this sealer reads.
-const WAL_VERSION: u8 = 1;
 /// Folder of objects that were torn and are out of the way.
 const LOST_AND_FOUND: &str = "lost+found";
 
@@ -215,18 +215,27 @@ impl Sealer<'_> {
     }
 }
 
-/// Header and directory of whatever stands at a WAL number.
+/// Header, directory and checksums of whatever stands at a WAL number.
 fn inspect(bytes: &Bytes) -> Result<Found, EnvelopeError> {
-    let (envelope, _, _) = Envelope::decode_header(bytes)?;
+    let (envelope, _, object_len) = Envelope::decode_header(bytes)?;
     if envelope.kind == ObjectKind::ClosedMarker {
         return Ok(Found::Marker);
     }
-    let (_, directory) = Envelope::decode(bytes, ObjectKind::Wal, WAL_VERSION)?;
-    let Some(front) = directory.first_chunk() else {
-        let what = "directory without `decided_below`".to_owned();
-        return Err(EnvelopeError::Malformed { what });
-    };
+    if bytes.len() as u64 != object_len {
+        return Err(EnvelopeError::Truncated {
+            needed: object_len,
+            found: bytes.len() as u64,
+        });
+    }
+    let (_, directory, body_at) = WalDirectory::decode_object(bytes)?;
+    for entry in &directory.entries {
+        let at = |position: u64| usize::try_from(body_at + position).unwrap_or(usize::MAX);
+        let body = bytes.get(at(entry.range.start)..at(entry.range.end));
+        if body.map(crc32c) != Some(entry.crc) {
+            return Err(EnvelopeError::Checksum { part: "entry" });
+        }
+    }
     Ok(Found::Real {
-        decided_below: u64::from_le_bytes(*front),
+        decided_below: directory.decided_below,
     })
 }
