@@ -10,8 +10,13 @@ pub mod format;
 pub mod image;
 mod reread;
 pub mod seal;
+mod start;
 
 pub use cluster::{Cluster, ClusterOptions, META_PREFIX, SNAPSHOT_EVERY, SNAPSHOT_PREFIX};
 pub use error::{CommitError, MetadataError};
 pub use format::Change;
 pub use image::Image;
+pub use start::{
+    PartitionSettings, RecoverError, StartError, StartOptions, StartWarning, Started,
+    default_settings, start,
+};
