@@ -8,6 +8,7 @@ mod cluster;
 mod error;
 pub mod format;
 pub mod image;
+mod leadership;
 mod reread;
 pub mod seal;
 mod start;
@@ -16,6 +17,7 @@ pub use cluster::{Cluster, ClusterOptions, META_PREFIX, SNAPSHOT_EVERY, SNAPSHOT
 pub use error::{CommitError, MetadataError};
 pub use format::Change;
 pub use image::Image;
+pub use leadership::Leadership;
 pub use start::{
     PartitionSettings, RecoverError, StartError, StartOptions, StartWarning, Started,
     default_settings, start,

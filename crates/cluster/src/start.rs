@@ -22,6 +22,7 @@ use crate::{
     error::CommitError,
     format::{BrokerRegistration, Change},
     image::{Image, Topic},
+    leadership::Leadership,
     seal::{SealOptions, Sealed, TornPolicy, seal},
 };
 
@@ -83,6 +84,8 @@ pub struct Started {
     pub cluster: Arc<Cluster>,
     /// The partitions this broker leads.
     pub log: Arc<Log>,
+    /// Keeps the log in step with the metadata; a task follows every new image.
+    pub leadership: Arc<Leadership>,
     /// What an operator should know.
     pub warnings: Vec<StartWarning>,
 }
@@ -118,19 +121,14 @@ pub async fn start(options: StartOptions) -> Result<Started, StartError> {
     if started.is_err() {
         cluster.close();
     }
-    let (log, warnings) = started?;
-    Ok(Started {
-        cluster,
-        log,
-        warnings,
-    })
+    started
 }
 
 async fn lead(
     options: &StartOptions,
     cluster: &Arc<Cluster>,
     deadline: Instant,
-) -> Result<(Arc<Log>, Vec<StartWarning>), StartError> {
+) -> Result<Started, StartError> {
     let left = deadline.saturating_duration_since(options.runtime.clock.monotonic());
     let registration = options.registration.clone();
     let writer = cluster.register(registration, Some(left)).await?;
@@ -151,7 +149,17 @@ async fn lead(
         },
         recovered,
     );
-    Ok((log, warnings(options, &sealed)))
+    let settings = Arc::clone(&options.settings);
+    let leadership = Leadership::new(Arc::clone(cluster), Arc::clone(&log), settings, image);
+    let follower = Arc::clone(&leadership);
+    let follow = async move { follower.follow().await };
+    options.runtime.tasks.spawn("metadata follower", follow);
+    Ok(Started {
+        cluster: Arc::clone(cluster),
+        log,
+        leadership,
+        warnings: warnings(options, &sealed),
+    })
 }
 
 /// Seals all writers before this one that are not sealed yet.

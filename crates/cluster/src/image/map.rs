@@ -1,6 +1,6 @@
 //! An ordered map whose copies share what did not change.
 
-use std::{borrow::Borrow, sync::Arc};
+use std::{borrow::Borrow, collections::BTreeSet, sync::Arc};
 
 /// A chunk is copied when one of its entries changes while an older map shares it: small enough for
 /// that to be cheap, large enough for 10,000 topics to need few hundreds of them.
@@ -111,6 +111,18 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.chunks
             .iter()
+            .flat_map(|chunk| chunk.iter())
+            .map(|(key, value)| (key, value))
+    }
+
+    /// Entries of `newer` that may not be in this map, or not with that value. Costs what changed,
+    /// and one look at every chunk.
+    pub fn additions<'a>(&self, newer: &'a Self) -> impl Iterator<Item = (&'a K, &'a V)> {
+        let known: BTreeSet<_> = self.chunks.iter().map(Arc::as_ptr).collect();
+        newer
+            .chunks
+            .iter()
+            .filter(move |chunk| !known.contains(&Arc::as_ptr(chunk)))
             .flat_map(|chunk| chunk.iter())
             .map(|(key, value)| (key, value))
     }

@@ -80,7 +80,8 @@ impl Sealer<'_> {
         {
             let numbers = listed.split_off(listed.len().saturating_sub(batch));
             batch = REQUESTS_AT_ONCE;
-            for (number, found) in self.find_all(numbers.iter().map(|(n, _)| *n)).await? {
+            let numbers = numbers.iter().map(|(n, _)| *n).collect();
+            for (number, found) in self.find_all(numbers).await? {
                 match found {
                     Found::Real { decided_below } => landed.add(number, decided_below),
                     Found::Marker => {
@@ -100,10 +101,7 @@ impl Sealer<'_> {
         Ok((landed, closed))
     }
 
-    async fn find_all(
-        &self,
-        numbers: impl Iterator<Item = u64>,
-    ) -> Result<Vec<(u64, Found)>, SealError> {
+    async fn find_all(&self, numbers: Vec<u64>) -> Result<Vec<(u64, Found)>, SealError> {
         stream::iter(numbers)
             .map(|number| async move { Ok((number, self.find(number).await?)) })
             .buffered(REQUESTS_AT_ONCE)
@@ -208,7 +206,7 @@ impl Sealer<'_> {
         // A marker stays what it is.
         let above =
             above.filter(|n| landed.last.is_none_or(|last| *n > last) && !closed.contains(n));
-        let found = self.find_all(above).await?;
+        let found = self.find_all(above.collect()).await?;
         Ok(found
             .iter()
             .all(|(_, found)| matches!(found, Found::Marker)))

@@ -45,10 +45,16 @@ impl fmt::Display for RecoverError {
             Self::Chain(error) => error.fmt(f),
             Self::Replay(error) => error.fmt(f),
             Self::NotClosed(writer) => {
-                write!(f, "checkpoint log of writer {writer} is not closed as recorded")
+                write!(
+                    f,
+                    "checkpoint log of writer {writer} is not closed as recorded"
+                )
             }
             Self::Incomplete { partition, writer } => {
-                write!(f, "checkpoints of writer {writer} lack partition `{partition}`")
+                write!(
+                    f,
+                    "checkpoints of writer {writer} lack partition `{partition}`"
+                )
             }
             Self::Superseded => f.write_str("another broker has taken over"),
         }
@@ -114,7 +120,10 @@ async fn recover_once(
     let mut chains: BTreeMap<WriterId, ChainState> = BTreeMap::new();
     let mut bases: BTreeMap<PartitionId, Base> = BTreeMap::new();
     // Newest writers first: a checkpoint that holds a partition makes older ones superfluous.
-    let writers: BTreeSet<WriterId> = heirs.values().flat_map(|h| h.before.iter().copied()).collect();
+    let writers: BTreeSet<WriterId> = heirs
+        .values()
+        .flat_map(|h| h.before.iter().copied())
+        .collect();
     for writer in writers.into_iter().rev() {
         let open = |id: &PartitionId, heir: &Heir<'_>| {
             !bases.contains_key(id) && heir.before.contains(&writer)

@@ -14,8 +14,9 @@ use crate::{
     types::{DataObjectId, PartitionHead},
 };
 
-/// A live writer may trim what is being read; then the chain is read anew, so many times.
-const READ_TRIES: u32 = 8;
+/// A live writer may trim what is being read, and an answer may be damaged on its way; then the chain
+/// is read anew, so many times.
+pub(super) const READ_TRIES: u32 = 8;
 
 /// One partition as a chain says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +90,7 @@ pub async fn read_chain(store: &Store, writer: WriterId) -> Result<ChainState, C
     let mut tries = 0;
     loop {
         match read_once(&log).await {
-            Err(ChainError::Missing { .. }) if tries < READ_TRIES => tries += 1,
+            Err(error) if error.may_pass() && tries < READ_TRIES => tries += 1,
             other => return other,
         }
     }

@@ -5,7 +5,7 @@ use tidemill_wire::ids::WriterId;
 
 use super::{
     ChainError,
-    chain::{Number, decode},
+    chain::{Number, READ_TRIES, decode},
 };
 use crate::{format::checkpoint::ClosingCheckpoint, keys};
 
@@ -33,6 +33,16 @@ pub async fn find_closing(store: &Store, writer: WriterId) -> Result<Option<Clos
 }
 
 async fn newest(log: &NumberedLog) -> Result<Option<(u64, Number)>, ChainError> {
+    let mut tries = 0;
+    loop {
+        match newest_once(log).await {
+            Err(error) if error.may_pass() && tries < READ_TRIES => tries += 1,
+            other => return other,
+        }
+    }
+}
+
+async fn newest_once(log: &NumberedLog) -> Result<Option<(u64, Number)>, ChainError> {
     let Some(number) = log.head_by_listing().await? else {
         return Ok(None);
     };

@@ -31,6 +31,17 @@ pub enum ChainError {
     },
 }
 
+impl ChainError {
+    /// True if another read may find something else.
+    fn may_pass(&self) -> bool {
+        match self {
+            Self::Store(_) => false,
+            Self::Object { error, .. } => !matches!(error, EnvelopeError::TooNew { .. }),
+            Self::Missing { .. } => true,
+        }
+    }
+}
+
 impl fmt::Display for ChainError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
