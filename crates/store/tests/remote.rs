@@ -1,0 +1,429 @@
+//! Answers of a remote store and what is concluded from them (K66, K94).
+
+mod common;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use common::{id, joined, object};
+use tidemill_runtime::Runtime;
+use tidemill_store::{
+    Backend, CreateOutcome, OpenError, OpenOptions, PutAnswer, RootError, Store, StoreErrorKind,
+    StoreOptions, open, open_root,
+    testing::{Operation, S3Action, S3Options, S3Rule, S3Server},
+};
+
+struct Setup {
+    server: S3Server,
+    backend: Arc<dyn Backend>,
+    store: Store,
+    runtime: Runtime,
+}
+
+async fn setup_with(options: S3Options, change: impl Fn(&mut BTreeMap<String, String>)) -> Setup {
+    let runtime = Runtime::system();
+    let server = S3Server::start(options, runtime.clone())
+        .await
+        .expect("listens");
+    let mut environment = server.environment();
+    change(&mut environment);
+    let options = OpenOptions {
+        environment,
+        ..OpenOptions::default()
+    };
+    let backend = open("s3://bucket/p", &options, runtime.clone())
+        .await
+        .expect("opens");
+    let options = StoreOptions {
+        request_timeout: Duration::from_millis(500),
+        backoff_min: Duration::from_millis(5),
+        backoff_max: Duration::from_millis(20),
+        read_deadline: Duration::from_secs(5),
+    };
+    let store = Store::new(backend.clone(), runtime.clone(), options);
+    Setup {
+        server,
+        backend,
+        store,
+        runtime,
+    }
+}
+
+fn bucket() -> S3Options {
+    S3Options {
+        buckets: vec!["bucket".to_owned()],
+        ..S3Options::default()
+    }
+}
+
+async fn setup() -> Setup {
+    setup_with(bucket(), |_| {}).await
+}
+
+#[tokio::test]
+async fn a_create_says_what_may_be_concluded() {
+    use StoreErrorKind as Kind;
+    let cases = [
+        (
+            S3Action::Status(503, "SlowDown"),
+            Kind::Unavailable,
+            Some(503),
+            Some("SlowDown"),
+        ),
+        (
+            S3Action::Status(429, "TooMany"),
+            Kind::Unavailable,
+            Some(429),
+            Some("TooMany"),
+        ),
+        (
+            S3Action::Status(500, "InternalError"),
+            Kind::Unknown,
+            Some(500),
+            Some("InternalError"),
+        ),
+        (
+            S3Action::StatusAfter(502, "Bad"),
+            Kind::Unknown,
+            Some(502),
+            Some("Bad"),
+        ),
+        (
+            S3Action::Status(404, "NoSuchBucket"),
+            Kind::Refused,
+            Some(404),
+            Some("NoSuchBucket"),
+        ),
+        (
+            S3Action::Status(404, "NoSuchKey"),
+            Kind::Unavailable,
+            Some(404),
+            Some("NoSuchKey"),
+        ),
+        (S3Action::Page404, Kind::Unavailable, Some(404), None),
+        (
+            S3Action::Status(403, "AccessDenied"),
+            Kind::Refused,
+            Some(403),
+            Some("AccessDenied"),
+        ),
+        (
+            S3Action::Status(403, "RequestTimeTooSkewed"),
+            Kind::Unavailable,
+            Some(403),
+            Some("RequestTimeTooSkewed"),
+        ),
+        (
+            S3Action::Status(400, "RequestTimeout"),
+            Kind::Unknown,
+            Some(400),
+            Some("RequestTimeout"),
+        ),
+        (
+            S3Action::Status(507, "XMinioStorageFull"),
+            Kind::Full,
+            Some(507),
+            None,
+        ),
+        (
+            S3Action::ErrorBody("InternalError"),
+            Kind::Unknown,
+            Some(200),
+            Some("InternalError"),
+        ),
+        (
+            S3Action::ErrorBody("SlowDown"),
+            Kind::Unknown,
+            Some(200),
+            Some("SlowDown"),
+        ),
+        (S3Action::ResetBefore, Kind::Unknown, None, None),
+        (S3Action::ResetAfter, Kind::Unknown, None, None),
+    ];
+    let setup = setup().await;
+    for (n, (action, kind, status, code)) in cases.into_iter().enumerate() {
+        let key = format!("case/{n:02}");
+        setup
+            .server
+            .script(S3Rule::new(Operation::Put, &key, action));
+        let answer = setup.backend.put_if_absent(&key, object(id(1), b"x")).await;
+        let error = answer.expect_err("scripted");
+        assert_eq!(
+            (error.kind, error.status),
+            (kind, status),
+            "{action:?}: {error}"
+        );
+        if code.is_some() {
+            assert_eq!(error.code.as_deref(), code, "{action:?}: {error}");
+        }
+    }
+    for status in [412, 409] {
+        let key = format!("taken/{status}");
+        let action = S3Action::Status(status, "ConditionalRequestConflict");
+        setup
+            .server
+            .script(S3Rule::new(Operation::Put, &key, action));
+        let answer = setup.backend.put_if_absent(&key, object(id(1), b"x")).await;
+        assert_eq!(answer, Ok(PutAnswer::Exists), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_listening_is_certainly_not_carried_out() {
+    let setup = setup().await;
+    let Setup {
+        server, backend, ..
+    } = setup;
+    drop(server);
+    // The connection kept from before may be reset first.
+    let mut kinds = Vec::new();
+    for _ in 0..3 {
+        let answer = backend.put_if_absent("a", object(id(1), b"")).await;
+        kinds.push(answer.expect_err("nobody listens").kind);
+    }
+    assert_eq!(
+        kinds.last(),
+        Some(&StoreErrorKind::Unavailable),
+        "{kinds:?}"
+    );
+}
+
+#[tokio::test]
+async fn concurrent_requests_keep_their_answers_apart() {
+    let setup = setup().await;
+    let codes = ["CodeA", "CodeB", "CodeC", "CodeD"];
+    for code in codes {
+        setup.server.script(S3Rule::new(
+            Operation::Get,
+            code,
+            S3Action::Status(500, code),
+        ));
+    }
+    let mut tasks = Vec::new();
+    for n in 0..64 {
+        let (backend, code) = (setup.backend.clone(), codes[n % 4]);
+        tasks.push(setup.runtime.tasks.spawn("get", async move {
+            (code, backend.get(&format!("{code}/{n}")).await)
+        }));
+    }
+    for task in tasks {
+        let (code, answer) = task.join().await.expect("does not panic");
+        assert_eq!(answer.expect_err("scripted").code.as_deref(), Some(code));
+    }
+}
+
+#[tokio::test]
+async fn reads_that_fail_or_break_off_are_asked_again() {
+    let setup = setup().await;
+    let body = object(id(1), &[5; 300_000]);
+    setup
+        .backend
+        .put_if_absent("k", body.clone())
+        .await
+        .expect("puts");
+    let actions = [
+        S3Action::Truncated,
+        S3Action::Status(503, "SlowDown"),
+        S3Action::Status(500, "InternalError"),
+        S3Action::ErrorBody("InternalError"),
+        S3Action::Page404,
+        S3Action::ResetBefore,
+        S3Action::SlowFirstByte(Duration::from_secs(20)),
+        S3Action::Status(403, "RequestTimeTooSkewed"),
+    ];
+    for action in actions {
+        setup.server.clear_script();
+        setup
+            .server
+            .script(S3Rule::new(Operation::Get, "k", action).times(2));
+        let whole = setup.store.get("k").await;
+        assert_eq!(whole.expect("read in the end"), joined(&body), "{action:?}");
+        setup.server.clear_script();
+        setup
+            .server
+            .script(S3Rule::new(Operation::Get, "k", action).times(2));
+        let range = setup.store.get_range("k", 100..200_000).await;
+        assert_eq!(
+            range.expect("read in the end"),
+            joined(&body)[100..200_000],
+            "{action:?}"
+        );
+    }
+    for action in [
+        S3Action::ErrorBody("InternalError"),
+        S3Action::Status(503, "SlowDown"),
+    ] {
+        setup
+            .server
+            .script(S3Rule::new(Operation::List, "", action).times(2));
+        assert_eq!(
+            setup
+                .store
+                .list_all("")
+                .await
+                .expect("lists in the end")
+                .len(),
+            1
+        );
+    }
+}
+
+#[tokio::test]
+async fn own_writes_are_recognised() {
+    let setup = setup().await;
+    let actions = [
+        S3Action::ResetAfter,
+        S3Action::StatusAfter(500, "InternalError"),
+        S3Action::StatusAfter(412, "PreconditionFailed"),
+        S3Action::Status(409, "ConditionalRequestConflict"),
+        S3Action::Status(404, "NoSuchKey"),
+        S3Action::ErrorBody("InternalError"),
+        S3Action::SlowFirstByte(Duration::from_secs(20)),
+    ];
+    for (n, action) in actions.into_iter().enumerate() {
+        let key = format!("own/{n}");
+        setup
+            .server
+            .script(S3Rule::new(Operation::Put, &key, action).times(2));
+        let ours = setup
+            .store
+            .create(&key, object(id(1), b"x"), id(1), None)
+            .await;
+        assert!(
+            matches!(ours, Ok(CreateOutcome::Ours)),
+            "{action:?}: {ours:?}"
+        );
+        setup
+            .server
+            .script(S3Rule::new(Operation::Put, &key, action).times(1));
+        let foreign = setup
+            .store
+            .create(&key, object(id(2), b"x"), id(2), None)
+            .await;
+        assert!(
+            matches!(foreign, Ok(CreateOutcome::Foreign(_))),
+            "{action:?}: {foreign:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn starts_end_with_the_reason() {
+    let minute = Duration::from_secs(60);
+    let missing = setup_with(S3Options::default(), |_| {}).await;
+    let error = open_root(&missing.store, None, minute)
+        .await
+        .expect_err("no bucket");
+    assert!(
+        error.to_string().contains("create the bucket first"),
+        "{error}"
+    );
+    let options = S3Options {
+        key_ids: vec!["known".to_owned()],
+        ..bucket()
+    };
+    let unknown = setup_with(options, |_| {}).await;
+    let error = open_root(&unknown.store, None, minute)
+        .await
+        .expect_err("unknown key");
+    assert!(error.to_string().contains("InvalidAccessKeyId"), "{error}");
+    let options = S3Options {
+        denied_key_ids: vec!["test".to_owned()],
+        ..bucket()
+    };
+    let denied = setup_with(options, |_| {}).await;
+    let error = open_root(&denied.store, None, minute)
+        .await
+        .expect_err("denied");
+    assert!(error.to_string().contains("AccessDenied"), "{error}");
+    let wrong = setup().await;
+    wrong
+        .server
+        .script(S3Rule::all(S3Action::Status(403, "SignatureDoesNotMatch")));
+    let error = open_root(&wrong.store, None, minute)
+        .await
+        .expect_err("wrong secret");
+    assert!(
+        error.to_string().contains("AWS_SECRET_ACCESS_KEY"),
+        "{error}"
+    );
+    let options = S3Options {
+        ignores_conditions: true,
+        ..bucket()
+    };
+    let careless = setup_with(options, |_| {}).await;
+    let error = open_root(&careless.store, None, minute)
+        .await
+        .expect_err("overwrites");
+    assert!(
+        matches!(error, RootError::ConditionIgnored { .. }),
+        "{error}"
+    );
+    let good = setup().await;
+    let root = open_root(&good.store, None, minute).await.expect("adopts");
+    assert_eq!(open_root(&good.store, None, minute).await, Ok(root));
+}
+
+#[tokio::test]
+async fn a_start_waits_out_what_may_pass() {
+    let setup = setup().await;
+    for action in [
+        S3Action::Status(503, "SlowDown"),
+        S3Action::Status(403, "RequestTimeTooSkewed"),
+        S3Action::Status(403, "AccessDenied"),
+        S3Action::Page404,
+        S3Action::ResetBefore,
+    ] {
+        setup.server.script(S3Rule::all(action).times(1));
+    }
+    open_root(&setup.store, None, Duration::from_secs(60))
+        .await
+        .expect("starts in the end");
+    setup
+        .server
+        .script(S3Rule::all(S3Action::Status(503, "SlowDown")));
+    let error = open_root(&setup.store, None, Duration::from_secs(1))
+        .await
+        .expect_err("too long");
+    assert!(matches!(error, RootError::TimedOut { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn settings_say_what_is_missing() {
+    let runtime = Runtime::system();
+    let cases = [
+        ("s3://bucket", "AWS_ACCESS_KEY_ID"),
+        ("gs://bucket", "GOOGLE_APPLICATION_CREDENTIALS"),
+        ("az://container", "AZURE_STORAGE_ACCOUNT_NAME"),
+        ("s3://", "names no bucket"),
+        ("ftp://x", "`file:DIR`"),
+        ("file:", "`file:DIR`"),
+        ("/data", "`file:DIR`"),
+        ("s3://b--x-s3", "not supported yet"),
+    ];
+    for (url, wanted) in cases {
+        let error = open(url, &OpenOptions::default(), runtime.clone())
+            .await
+            .expect_err("wrong");
+        assert!(matches!(error, OpenError::Settings { .. }));
+        assert!(error.to_string().contains(wanted), "{url}: {error}");
+    }
+    let mut options = OpenOptions::default();
+    for (name, value) in [
+        ("AWS_ACCESS_KEY_ID", "a"),
+        ("AWS_SECRET_ACCESS_KEY", "b"),
+        ("AWS_ENDPOINT_URL", "localhost:9000"),
+    ] {
+        options
+            .environment
+            .insert(name.to_owned(), value.to_owned());
+    }
+    let error = open("s3://bucket", &options, runtime.clone())
+        .await
+        .expect_err("no scheme");
+    assert!(error.to_string().contains("http://"), "{error}");
+    options.environment.remove("AWS_ENDPOINT_URL");
+    let opened = open("s3://bucket/pre/fix/", &options, runtime)
+        .await
+        .expect("opens");
+    assert_eq!(opened.describe(), "s3://bucket/pre/fix");
+}
