@@ -3,7 +3,9 @@
 mod fault;
 mod faulty;
 mod s3;
+mod sim_fs;
 
 pub use fault::{Fault, FaultPlan, Operation, Rule};
 pub use faulty::{Event, FaultyBackend, Phase};
 pub use s3::{S3Action, S3Counts, S3Latency, S3Options, S3Request, S3Rule, S3Server};
+pub use sim_fs::{Crash, SimFs};

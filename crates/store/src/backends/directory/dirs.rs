@@ -84,6 +84,8 @@ pub(crate) struct Dirs {
     /// False under `local.sync = os`.
     synced: bool,
     open: Mutex<Open>,
+    /// Held while a directory is created.
+    creating: Mutex<()>,
 }
 
 impl Dirs {
@@ -92,6 +94,7 @@ impl Dirs {
             root,
             synced,
             open: Mutex::default(),
+            creating: Mutex::default(),
         }
     }
 
@@ -100,14 +103,29 @@ impl Dirs {
         if let Some(open) = self.cached(dir) {
             return Ok(open);
         }
+        // One at a time: a directory whose name is not durable is removed again below, which must
+        // not happen to one that somebody else has just called good.
+        let _creating = self.creating.lock();
+        self.create(fs, dir)
+    }
+
+    fn create(&self, fs: &dyn Fs, dir: &str) -> io::Result<Arc<Dir>> {
+        if let Some(open) = self.cached(dir) {
+            return Ok(open);
+        }
         let path = self.root.join(dir);
         if !dir.is_empty() {
             let parent = dir.rsplit_once('/').map_or("", |(parent, _)| parent);
-            let parent = self.ensure(fs, parent)?;
+            let parent = self.create(fs, parent)?;
             fs.create_dir(&path)?;
             // Also if it was there: whoever created it may have died before this.
-            if self.synced {
-                parent.sync()?;
+            if self.synced
+                && let Err(error) = parent.sync()
+            {
+                // A second sync would lie about this entry, so it is made anew by the next try. One
+                // that is not empty was durable before.
+                let _ = fs.remove_dir(&path);
+                return Err(error);
             }
         }
         self.open(fs, dir, &path)
