@@ -2,6 +2,7 @@
 
 mod fault;
 mod faulty;
+pub mod fuzz;
 mod s3;
 mod sim_fs;
 

@@ -74,3 +74,54 @@ async fn s3_in_process_behind_the_wrapper_of_faults() {
     let faulty = FaultyBackend::new(backend, runtime.clone(), 1, FaultPlan::none());
     suite::run(Arc::new(faulty), runtime).await;
 }
+
+/// Scripted Google: the server in process speaks as much of its XML interface as is needed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn gcs_in_process() {
+    let runtime = Runtime::system();
+    let options = S3Options {
+        buckets: vec!["bucket".to_owned()],
+        ..S3Options::default()
+    };
+    let server = S3Server::start(options, runtime.clone())
+        .await
+        .expect("listens");
+    let options = OpenOptions {
+        environment: server.gcs_environment(),
+        ..OpenOptions::default()
+    };
+    let backend = open("gs://bucket/p", &options, runtime.clone())
+        .await
+        .expect("opens");
+    suite::run(backend, runtime).await;
+}
+
+/// Real buckets, and emulators run elsewhere: `TIDEMILL_TEST_S3_URL=s3://bucket/prefix` and the
+/// usual variables of its cloud; `TIDEMILL_TEST_GCS_URL` and `TIDEMILL_TEST_AZURE_URL` alike.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn real_buckets_where_named() {
+    for name in [
+        "TIDEMILL_TEST_S3_URL",
+        "TIDEMILL_TEST_GCS_URL",
+        "TIDEMILL_TEST_AZURE_URL",
+    ] {
+        let Ok(url) = std::env::var(name) else {
+            continue;
+        };
+        let runtime = Runtime::system();
+        let url = format!(
+            "{}/{:016x}",
+            url.trim_end_matches('/'),
+            runtime.entropy.next_u64()
+        );
+        let options = OpenOptions {
+            environment: std::env::vars().collect(),
+            ..Default::default()
+        };
+        let backend = open(&url, &options, runtime.clone()).await.expect("opens");
+        suite::run(backend.clone(), runtime).await;
+        for meta in backend.list("", None, usize::MAX).await.expect("lists") {
+            backend.delete(&meta.key).await.expect("deletes");
+        }
+    }
+}

@@ -165,6 +165,20 @@ impl S3Server {
             .collect()
     }
 
+    /// The environment of a client that speaks Google's XML interface, which the server knows well
+    /// enough for the operations of [`Backend`](crate::Backend).
+    #[must_use]
+    pub fn gcs_environment(&self) -> BTreeMap<String, String> {
+        let pairs = [
+            ("GOOGLE_BASE_URL", self.endpoint()),
+            ("GOOGLE_BEARER_TOKEN", "test".to_owned()),
+        ];
+        pairs
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
+    }
+
     /// The objects of a bucket.
     #[must_use]
     pub fn bucket(&self, name: &str) -> Option<Memory> {

@@ -29,6 +29,10 @@ const CHUNK: usize = 256 * 1024;
 /// Keys in one page of a listing, at most.
 const PAGE: usize = 1_000;
 
+/// Google's XML interface differs in little: in how a create is asked for, and in copies.
+const GCS_CONDITION: &str = "x-goog-if-generation-match";
+const GCS_COPY_SOURCE: &str = "x-goog-copy-source";
+
 type Body = BoxBody<Bytes, io::Error>;
 type Answer = Response<Body>;
 
@@ -288,7 +292,15 @@ async fn carry_out(
 ) -> Found {
     match asked.operation {
         Operation::Put | Operation::Copy => {
-            let conditional = headers.contains_key(header::IF_NONE_MATCH);
+            let conditional =
+                headers.contains_key(header::IF_NONE_MATCH) || headers.contains_key(GCS_CONDITION);
+            let body = match headers.get(GCS_COPY_SOURCE) {
+                Some(source) => match copied(memory, source).await {
+                    Ok(body) => body,
+                    Err(refused) => return Found::Answer(refused),
+                },
+                None => body,
+            };
             Found::Answer(put(state, memory, &asked.key, conditional, body).await)
         }
         Operation::Get => get(memory, asked, headers).await,
@@ -307,6 +319,17 @@ async fn carry_out(
         }),
         Operation::List => Found::Answer(list(memory, asked).await),
     }
+}
+
+/// The body of a copy's source, `bucket/key`.
+async fn copied(memory: &Memory, source: &header::HeaderValue) -> Result<Payload, Answer> {
+    let source = unescaped(source.to_str().unwrap_or(""));
+    let key = source
+        .trim_start_matches('/')
+        .split_once('/')
+        .map_or("", |(_, key)| key);
+    let bytes = memory.get(key).await.map_err(|_| error(404, "NoSuchKey"))?;
+    Ok(bytes.into())
 }
 
 async fn put(

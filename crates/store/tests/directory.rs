@@ -1,0 +1,246 @@
+//! A real directory: its lock, its files, and trouble with its disk.
+
+mod common;
+
+use std::{path::Path, process::Command};
+
+use common::{id, joined, object};
+use tidemill_runtime::Runtime;
+use tidemill_store::{
+    Backend, Directory, DirectoryOptions, LocalSync, OpenError, PutAnswer, StoreErrorKind,
+};
+
+async fn open(root: &Path) -> Result<Directory, OpenError> {
+    Directory::open(root, DirectoryOptions::default(), Runtime::system()).await
+}
+
+#[tokio::test]
+async fn a_second_opener_is_told_who_holds_it() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let first = open(dir.path()).await.expect("opens");
+    let error = open(dir.path()).await.expect_err("held");
+    let text = error.to_string();
+    assert!(
+        text.contains(&format!("process {}", std::process::id())),
+        "{text}"
+    );
+    assert!(text.contains("on host"), "{text}");
+    // Beside it, for reading only.
+    first
+        .put_if_absent("a", object(id(1), b"x"))
+        .await
+        .expect("puts");
+    let how = DirectoryOptions {
+        read_only: true,
+        ..DirectoryOptions::default()
+    };
+    let reader = Directory::open(dir.path(), how, Runtime::system())
+        .await
+        .expect("reads");
+    assert_eq!(
+        reader.get("a").await.expect("reads"),
+        joined(&object(id(1), b"x"))
+    );
+    let refused = reader
+        .put_if_absent("b", object(id(1), b"x"))
+        .await
+        .expect_err("read only");
+    assert_eq!(refused.kind, StoreErrorKind::Refused);
+    let refused = reader.delete("a").await.expect_err("read only");
+    assert_eq!(refused.kind, StoreErrorKind::Refused);
+    drop(first);
+    open(dir.path()).await.expect("free again");
+}
+
+#[tokio::test]
+async fn reading_only_creates_nothing() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let how = DirectoryOptions {
+        read_only: true,
+        ..DirectoryOptions::default()
+    };
+    let missing = dir.path().join("none");
+    let error = Directory::open(&missing, how, Runtime::system())
+        .await
+        .expect_err("not there");
+    assert!(
+        error.to_string().contains("cannot read data directory"),
+        "{error}"
+    );
+    assert!(!missing.exists());
+}
+
+#[tokio::test]
+async fn unfinished_files_are_removed_and_other_peoples_files_are_listed() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    drop(open(dir.path()).await.expect("opens"));
+    let left = dir.path().join(".tmp/0102-7");
+    std::fs::write(&left, b"half").expect("writes");
+    std::fs::write(dir.path().join("holiday photo.jpg"), b"x").expect("writes");
+    let directory = open(dir.path()).await.expect("opens");
+    assert!(!left.exists());
+    let listed = directory.list("", None, 10).await.expect("lists");
+    assert_eq!(listed.len(), 1);
+    assert_eq!(listed[0].key, "holiday photo.jpg");
+}
+
+#[tokio::test]
+async fn numbers_lie_in_directories_of_4096() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let directory = open(dir.path()).await.expect("opens");
+    for n in [0, 4_095, 4_096] {
+        let key = format!("meta/{n:020}");
+        assert_eq!(
+            directory.put_if_absent(&key, object(id(1), b"")).await,
+            Ok(PutAnswer::Created)
+        );
+    }
+    let shard = |n: u64| dir.path().join(format!("meta/~{n:016}"));
+    assert!(shard(0).join("00000000000000000000").exists());
+    assert!(shard(1).join("00000000000000004096").exists());
+    // Trimmed in ascending order, an empty directory goes.
+    for n in [0, 4_095] {
+        directory
+            .delete(&format!("meta/{n:020}"))
+            .await
+            .expect("deletes");
+    }
+    assert!(!shard(0).exists());
+    // A late twin makes it come back (R11).
+    let late = directory
+        .put_if_absent("meta/00000000000000000007", object(id(1), b""))
+        .await;
+    assert_eq!(late, Ok(PutAnswer::Created));
+    assert!(shard(0).exists());
+}
+
+#[tokio::test]
+async fn space_of_deleted_objects_is_freed_although_they_were_read() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let directory = open(dir.path()).await.expect("opens");
+    directory
+        .put_if_absent("a", object(id(1), &[1; 1_000]))
+        .await
+        .expect("puts");
+    directory.get_range("a", 0..100).await.expect("reads");
+    directory.delete("a").await.expect("deletes");
+    let held = std::fs::read_dir("/proc/self/fd")
+        .expect("lists")
+        .filter_map(Result::ok);
+    let root = dir.path().to_owned();
+    let deleted = held
+        .filter_map(|fd| std::fs::read_link(fd.path()).ok())
+        .filter(|target| target.starts_with(&root))
+        .filter(|target| target.to_string_lossy().ends_with("(deleted)"))
+        .count();
+    assert_eq!(deleted, 0);
+}
+
+#[tokio::test]
+async fn space_is_told() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let directory = open(dir.path()).await.expect("opens");
+    let space = directory.space().await.expect("says").expect("has limits");
+    assert!(space.free <= space.total && space.total > 0, "{space:?}");
+}
+
+#[tokio::test]
+async fn a_path_that_cannot_be_a_directory_is_refused_with_help() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("file");
+    std::fs::write(&file, b"x").expect("writes");
+    for path in [file.clone(), file.join("below")] {
+        let error = open(&path).await.expect_err("not a directory");
+        assert!(error.to_string().contains("--data file:DIR"), "{error}");
+    }
+}
+
+#[test]
+fn local_sync_is_always_or_os() {
+    assert_eq!("always".parse(), Ok(LocalSync::Always));
+    assert_eq!("os".parse(), Ok(LocalSync::Os));
+    assert!("never".parse::<LocalSync>().is_err());
+}
+
+/// Runs one of the ignored tests below with `TIDEMILL_TEST_DIR` set, in a mount namespace of its
+/// own where `mount` prepares that directory. False where namespaces are not allowed.
+fn in_namespace(mount: &str, test: &str) -> bool {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let exe = std::env::current_exe().expect("the test's own path");
+    let script = format!("{mount} || exit 77; exec \"$EXE\" --exact {test} --ignored --nocapture");
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", &script])
+        .env("DIR", dir.path())
+        .env("TIDEMILL_TEST_DIR", dir.path())
+        .env("EXE", exe)
+        .output();
+    let Ok(output) = output else { return false };
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(77) || said.contains("unshare failed") {
+        return false;
+    }
+    assert!(output.status.success(), "{said}");
+    true
+}
+
+#[test]
+fn full_disk() {
+    in_namespace(
+        "mount -t tmpfs -o size=16m tmpfs \"$DIR\"",
+        "full_disk_inside",
+    );
+}
+
+#[tokio::test]
+#[ignore = "runs inside a mount namespace, see `full_disk`"]
+async fn full_disk_inside() {
+    let Some(dir) = std::env::var_os("TIDEMILL_TEST_DIR") else {
+        return;
+    };
+    let directory = open(Path::new(&dir)).await.expect("opens");
+    let body = object(id(1), &[1; 1 << 20]);
+    let mut stored = Vec::new();
+    let error = loop {
+        let key = format!("seg/{}", stored.len());
+        match directory.put_if_absent(&key, body.clone()).await {
+            Ok(answer) => {
+                assert_eq!(answer, PutAnswer::Created);
+                stored.push(key);
+            }
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind, StoreErrorKind::Full, "{error}");
+    assert!(stored.len() >= 14, "{}", stored.len());
+    for key in &stored {
+        assert_eq!(directory.get(key).await.expect("reads"), joined(&body));
+    }
+    // What could not be written takes no room.
+    for key in &stored[..2] {
+        directory.delete(key).await.expect("deletes on a full disk");
+    }
+    assert_eq!(
+        directory.put_if_absent("seg/later", body).await,
+        Ok(PutAnswer::Created)
+    );
+}
+
+#[test]
+fn read_only_mount() {
+    let mount = "mount -t tmpfs tmpfs \"$DIR\" && mount -o remount,ro \"$DIR\"";
+    in_namespace(mount, "read_only_mount_inside");
+}
+
+#[tokio::test]
+#[ignore = "runs inside a mount namespace, see `read_only_mount`"]
+async fn read_only_mount_inside() {
+    let Some(dir) = std::env::var_os("TIDEMILL_TEST_DIR") else {
+        return;
+    };
+    let error = open(Path::new(&dir))
+        .await
+        .expect_err("cannot be written to");
+    let text = error.to_string();
+    assert!(text.contains("Read-only file system"), "{text}");
+    assert!(text.contains("make it writable"), "{text}");
+}
