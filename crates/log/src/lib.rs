@@ -13,6 +13,7 @@ mod log;
 pub mod partition;
 pub mod read;
 pub mod recover;
+pub mod roll;
 pub mod types;
 pub mod wal;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::read::ReadOptions;
+use crate::{read::ReadOptions, roll::RollOptions};
 
 /// How long a batch may wait for company before its WAL object is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,6 +46,8 @@ pub struct LogLimits {
     pub producer_expiration: Duration,
     /// Cold reads.
     pub read: ReadOptions,
+    /// Rounds, merge, trimming.
+    pub roll: RollOptions,
 }
 
 const MIB: usize = 1 << 20;
@@ -64,6 +66,7 @@ impl LogLimits {
             bulk_entry_bytes: 2 * MIB,
             fragment_bytes: 4 * MIB,
             read: ReadOptions::local(),
+            roll: RollOptions::local(),
             ..Self::bucket()
         }
     }
@@ -87,6 +90,7 @@ impl LogLimits {
             tail_bytes_max: 256 * MIB as u64,
             producer_expiration: Duration::from_secs(24 * 60 * 60),
             read: ReadOptions::bucket(),
+            roll: RollOptions::bucket(),
         }
     }
 

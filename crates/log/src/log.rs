@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tidemill_runtime::{Instant, Runtime};
 use tidemill_store::{NumberedLog, Store};
 use tidemill_wire::ids::{LeaderEpoch, PartitionId, WriterId};
@@ -13,6 +14,7 @@ use crate::{
     partition::{Partition, TailBudget},
     read::Reader,
     recover::{Recovered, RecoveredPartition},
+    roll::Leftovers,
     wal::Wal,
 };
 
@@ -41,6 +43,7 @@ pub struct Log {
     options: LogOptions,
     wal: Arc<Wal>,
     reader: Arc<Reader>,
+    leftovers: Mutex<Leftovers>,
 }
 
 impl Log {
@@ -58,6 +61,7 @@ impl Log {
             options,
             wal,
             reader,
+            leftovers: Mutex::new(recovered.leftovers),
         });
         recovered.partitions.into_iter().for_each(|partition| {
             log.adopt(partition);
@@ -120,6 +124,7 @@ impl Log {
     pub fn drop_partition(&self, id: PartitionId) -> Option<Arc<Partition>> {
         let partition = self.wal.partitions.write().remove(&id)?;
         partition.stop(AppendFailed::Closed);
+        partition.release_tail();
         Some(partition)
     }
 
@@ -145,6 +150,11 @@ impl Log {
     #[must_use]
     pub fn runtime(&self) -> &Runtime {
         &self.options.runtime
+    }
+
+    /// What recovery left to clean up; once.
+    pub(crate) fn take_leftovers(&self) -> Leftovers {
+        std::mem::take(&mut self.leftovers.lock())
     }
 
     /// Reads of what is not in memory.

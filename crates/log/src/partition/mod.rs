@@ -317,6 +317,12 @@ impl Partition {
         waiters.iter().for_each(|waiter| waiter.progressed(self.id));
     }
 
+    /// Lets go of all batches of a partition that was given up.
+    pub(crate) fn release_tail(&self) {
+        let freed = self.lock().tail.trim(Offset(i64::MAX));
+        self.budget.sub_unrolled(freed);
+    }
+
     /// Gives the partition up: pending batches keep their tickets, readers are woken and told.
     pub(crate) fn stop(&self, why: AppendFailed) {
         let waiters = {

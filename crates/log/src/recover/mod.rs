@@ -9,6 +9,7 @@ pub use self::replay::{ReplayError, ReplayStats, SealedWal, replay};
 use crate::{
     extents::ExtentList,
     limits::PartitionConfig,
+    roll::Leftovers,
     types::{PartitionHead, TailBatch},
 };
 
@@ -50,4 +51,6 @@ impl RecoveredPartition {
 pub struct Recovered {
     /// In any order.
     pub partitions: Vec<RecoveredPartition>,
+    /// What is left to clean up, for the roll.
+    pub leftovers: Leftovers,
 }

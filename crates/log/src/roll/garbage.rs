@@ -1,0 +1,284 @@
+//! Which data objects nobody lists any more, and their deletion.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use tidemill_store::Envelope;
+use tidemill_wire::ids::{Offset, PartitionId};
+
+use super::{Fate, RollError, Roller, change::Change};
+use crate::{
+    extents::{ExtentList, first_above},
+    format::data::{RUN_LEN, Run},
+    keys,
+    read::ReadError,
+    types::{DataObjectId, Extent, ManifestRef},
+};
+
+/// A set object of which no more than one part in so many is alive is rewritten.
+const SPARSE_SHARE: u64 = 4;
+
+/// Objects that something has just ceased to list.
+#[derive(Debug, Default)]
+struct Candidates {
+    /// Data objects with the extent that named them.
+    data: BTreeMap<DataObjectId, Extent>,
+    manifests: BTreeSet<DataObjectId>,
+}
+
+impl Candidates {
+    fn add(&mut self, extent: &Extent) {
+        self.data
+            .entry(extent.object)
+            .or_insert_with(|| extent.clone());
+    }
+}
+
+/// The lists as they will be once the checkpoint counts.
+struct After<'a> {
+    changes: BTreeMap<PartitionId, &'a ExtentList>,
+    dropped: &'a [PartitionId],
+}
+
+impl Roller {
+    /// Objects that nobody lists once `changes` and `dropped` are published. Notes runs of set objects
+    /// worth rewriting on the way.
+    pub(super) async fn find_garbage(
+        &mut self,
+        changes: &[Change],
+        dropped: &[PartitionId],
+    ) -> Result<BTreeSet<DataObjectId>, RollError> {
+        let mut candidates = Candidates::default();
+        for change in changes {
+            self.candidates_of(change, &mut candidates).await?;
+        }
+        for partition in dropped {
+            if let Some(known) = self.known.get(partition).cloned() {
+                self.all_of(&known.extents, known.log_start, &mut candidates)
+                    .await?;
+            }
+        }
+        for (_, list) in self.orphans.clone() {
+            self.all_of(&list, Offset(0), &mut candidates).await?;
+        }
+        let after = After {
+            changes: changes
+                .iter()
+                .map(|c| (c.partition.id(), &c.after))
+                .collect(),
+            dropped,
+        };
+        let mut garbage = self.unlisted_manifests(&candidates.manifests, &after);
+        for (object, extent) in &candidates.data {
+            if self.is_unlisted(*object, extent, &after).await? {
+                garbage.insert(*object);
+            }
+        }
+        Ok(garbage)
+    }
+
+    /// What a change of one partition lists no more.
+    async fn candidates_of(
+        &self,
+        change: &Change,
+        candidates: &mut Candidates,
+    ) -> Result<(), RollError> {
+        let log_start = change.head.log_start;
+        let manifests_end = change.after.manifests_end();
+        for extent in &change.before.recent {
+            let moved = extent.end_offset <= manifests_end && extent.end_offset > log_start;
+            let kept = first_above(&change.after.recent, extent.base_offset) == Some(extent);
+            if !moved && !kept {
+                candidates.add(extent);
+            }
+        }
+        let published = self
+            .known
+            .get(&change.partition.id())
+            .map(|known| known.log_start);
+        let from = published.unwrap_or(Offset(0));
+        for manifest in &change.before.manifests {
+            let names = |other: &ManifestRef| other.object == manifest.object;
+            if !change.after.manifests.iter().any(names) {
+                candidates.manifests.insert(manifest.object);
+            }
+            if manifest.base_offset >= log_start || manifest.end_offset <= from {
+                continue;
+            }
+            let extents = self.log.reader().manifest(manifest).await?;
+            let passed = extents
+                .iter()
+                .skip_while(|extent| extent.end_offset <= from);
+            passed
+                .take_while(|extent| extent.end_offset <= log_start)
+                .for_each(|extent| {
+                    candidates.add(extent);
+                });
+        }
+        Ok(())
+    }
+
+    /// Everything a deleted partition listed.
+    async fn all_of(
+        &self,
+        list: &ExtentList,
+        log_start: Offset,
+        candidates: &mut Candidates,
+    ) -> Result<(), RollError> {
+        for manifest in &list.manifests {
+            candidates.manifests.insert(manifest.object);
+            let extents = self.log.reader().manifest(manifest).await?;
+            let alive = extents
+                .iter()
+                .filter(|extent| extent.end_offset > log_start);
+            alive.for_each(|extent| candidates.add(extent));
+        }
+        list.recent.iter().for_each(|extent| candidates.add(extent));
+        Ok(())
+    }
+
+    fn unlisted_manifests(
+        &self,
+        candidates: &BTreeSet<DataObjectId>,
+        after: &After<'_>,
+    ) -> BTreeSet<DataObjectId> {
+        let mut unlisted = candidates.clone();
+        if unlisted.is_empty() || !self.ownership.is_sole_leader() {
+            return BTreeSet::new();
+        }
+        for partition in self.log.partitions() {
+            let extents;
+            let list = match after.changes.get(&partition.id()) {
+                Some(list) => *list,
+                None => {
+                    extents = partition.extents();
+                    &*extents
+                }
+            };
+            list.manifests.iter().for_each(|manifest| {
+                unlisted.remove(&manifest.object);
+            });
+        }
+        unlisted
+    }
+
+    async fn is_unlisted(
+        &mut self,
+        object: DataObjectId,
+        extent: &Extent,
+        after: &After<'_>,
+    ) -> Result<bool, RollError> {
+        if is_only_run(extent) {
+            return Ok(true);
+        }
+        let directory = match self.log.reader().directory(object, extent.object_len).await {
+            Ok(directory) => directory,
+            // Deleted already, by this writer before it crashed.
+            Err(error) if error.is_missing() => return Ok(false),
+            Err(error @ ReadError::Corrupt { .. }) => {
+                tracing::warn!(%error, "object is kept: nothing says who lists it");
+                return Ok(false);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let mut alive = Vec::new();
+        let mut alive_bytes = 0;
+        for run in &directory.runs {
+            if self.lists(run, object, after).await? {
+                alive_bytes += run.range.end - run.range.start;
+                alive.push((run.partition, run.base_offset));
+            }
+        }
+        if !alive.is_empty() && alive_bytes < extent.object_len / SPARSE_SHARE {
+            self.sparse.extend(alive.iter().copied());
+        }
+        Ok(alive.is_empty())
+    }
+
+    /// True if the run's partition will list the run.
+    async fn lists(
+        &self,
+        run: &Run,
+        object: DataObjectId,
+        after: &After<'_>,
+    ) -> Result<bool, RollError> {
+        if after.dropped.contains(&run.partition) {
+            return Ok(false);
+        }
+        let list: Arc<ExtentList> = match after.changes.get(&run.partition) {
+            Some(list) => Arc::new((*list).clone()),
+            None => match self.log.partition(run.partition) {
+                Some(partition) => partition.extents(),
+                None => return Ok(self.ownership.fate(run.partition) == Fate::Elsewhere),
+            },
+        };
+        let log_start = self
+            .log
+            .partition(run.partition)
+            .map(|partition| partition.log_start());
+        let found = self.log.reader().extent_at(&list, run.base_offset).await?;
+        let listed = found.is_some_and(|found| found.object == object && found.range == run.range);
+        // A manifest still names what the log start has passed.
+        let published = after.changes.contains_key(&run.partition);
+        let passed = published && log_start.is_some_and(|start| run.end_offset <= start);
+        Ok(listed && !passed)
+    }
+
+    /// Deletes objects whose grace has passed; what fails is tried again later. Returns how many.
+    pub(super) async fn delete_garbage(&mut self) -> usize {
+        let now = self.now();
+        let due = |due: &Option<tidemill_runtime::Instant>| due.is_some_and(|due| due <= now);
+        let objects: Vec<DataObjectId> = self
+            .garbage
+            .iter()
+            .filter(|(_, at)| due(at))
+            .map(|(object, _)| *object)
+            .collect();
+        let mut count = 0;
+        for object in objects {
+            match self.log.store().delete(&keys::data_key(object)).await {
+                Ok(()) => {
+                    self.garbage.remove(&object);
+                    count += 1;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "object could not be deleted");
+                    break;
+                }
+            }
+        }
+        count
+    }
+
+    /// Trims WAL numbers whose grace has passed: ascending, one by one, by listing, never the newest.
+    /// Returns how many.
+    pub(super) async fn trim_wal(&mut self) -> usize {
+        let now = self.now();
+        let mut below = None;
+        while let Some(trim) = self.wal_trims.front()
+            && trim.due <= now
+        {
+            below = Some(*trim);
+            self.wal_trims.pop_front();
+        }
+        let Some(trim) = below else {
+            return 0;
+        };
+        match crate::ckpt::trim_below(self.log.wal_objects(), trim.below).await {
+            Ok(count) => count,
+            Err(error) => {
+                tracing::warn!(%error, "WAL could not be trimmed");
+                self.wal_trims.push_front(trim);
+                0
+            }
+        }
+    }
+}
+
+/// True if the extent is all that its object holds: a segment of one run.
+fn is_only_run(extent: &Extent) -> bool {
+    let bodies = (Envelope::LEN + 4 + RUN_LEN) as u64;
+    extent.range.start == bodies && extent.footer.end == extent.object_len
+}

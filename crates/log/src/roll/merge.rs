@@ -1,0 +1,241 @@
+//! Merging small extents into larger ones, and rewriting what keeps a mostly dead set object alive.
+//!
+//! Neighbouring extents are merged by size class, so that each byte is rewritten a bounded number of
+//! times on its way to a large extent. Off the produce path, one bounded step after another.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tidemill_wire::{
+    batch::{BatchHeader, HEADER_BYTES},
+    ids::{Offset, PartitionId},
+};
+
+use super::{
+    RollError, Roller,
+    build::{OutBatch, OutRun, Output},
+    change::Change,
+};
+use crate::{
+    format::{checkpoint::Splice, data::BatchInfo},
+    partition::Partition,
+    read::{ExtentRead, ReadError},
+    types::Extent,
+};
+
+/// The smallest size class ends here; each further one is eight times as large.
+const CLASS_BYTES: u64 = 64 << 10;
+const CLASS_FACTOR: u64 = 8;
+/// Extents of this class (32 MiB and more) are not merged again.
+const CLASS_FINAL: u32 = 4;
+
+fn class_of(extent: &Extent) -> u32 {
+    let mut class = 0;
+    let mut bound = CLASS_BYTES;
+    while class < CLASS_FINAL && extent.size_bytes() >= bound {
+        class += 1;
+        bound *= CLASS_FACTOR;
+    }
+    class
+}
+
+/// Extents of one partition that become one.
+struct Plan {
+    partition: Arc<Partition>,
+    extents: Vec<Extent>,
+}
+
+impl Plan {
+    fn bytes(&self) -> u64 {
+        self.extents.iter().map(Extent::size_bytes).sum()
+    }
+}
+
+impl Roller {
+    /// Merges what is worth it, up to about the size of a segment. Returns the bytes rewritten; 0 if
+    /// there was nothing to do.
+    ///
+    /// # Errors
+    /// [`RollError`]; the step may be tried again unless fenced.
+    pub async fn merge_step(&mut self) -> Result<u64, RollError> {
+        self.resume().await?;
+        let plans = self.plan_merges();
+        if plans.is_empty() {
+            return Ok(0);
+        }
+        let mut out = Output::default();
+        let mut done: BTreeMap<PartitionId, (Arc<Partition>, Vec<Extent>)> = BTreeMap::new();
+        let mut bytes = 0;
+        for plan in plans {
+            let id = plan.partition.id();
+            let run = match self.read_plan(&plan).await {
+                Ok(run) => run,
+                Err(ReadError::Corrupt { key, what }) => {
+                    // Never rewritten: the damaged bytes stay where a reader is told of them.
+                    tracing::warn!(key, what, partition = %id, "extents are not merged");
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            bytes += plan.bytes();
+            self.put_run(&mut out, run).await?;
+            let entry = done
+                .entry(id)
+                .or_insert_with(|| (plan.partition.clone(), Vec::new()));
+            entry.1.extend(plan.extents);
+        }
+        let mut merged = self.finish(out).await?;
+        let mut changes = Vec::new();
+        for (id, (partition, inputs)) in done {
+            let mut change = Change::new(&partition);
+            for extent in merged.remove(&id).unwrap_or_default() {
+                debug_assert!(
+                    inputs
+                        .iter()
+                        .any(|input| input.base_offset == extent.base_offset),
+                    "a merged extent begins with one of its inputs"
+                );
+                let (from, to) = (extent.base_offset, extent.end_offset);
+                change.splice(Splice {
+                    from,
+                    to,
+                    with: vec![extent],
+                });
+            }
+            changes.push(change);
+        }
+        if !changes.is_empty() {
+            self.publish(changes, Vec::new(), None).await?;
+        }
+        Ok(bytes)
+    }
+
+    fn plan_merges(&mut self) -> Vec<Plan> {
+        let mut plans = Vec::new();
+        let mut bytes = 0;
+        for partition in self.log.partitions() {
+            let list = partition.extents();
+            // Only what the newest checkpoint says is merged.
+            let known = self.known.get(&partition.id());
+            if known.is_none_or(|known| !Arc::ptr_eq(&known.extents, &list)) {
+                continue;
+            }
+            let log_start = partition.log_start();
+            let recent: Vec<&Extent> = list
+                .recent
+                .iter()
+                .filter(|extent| extent.end_offset > log_start)
+                .collect();
+            let range = self.neighbours(&recent);
+            let extents: Vec<Extent> = match range {
+                Some(range) => recent
+                    .get(range)
+                    .into_iter()
+                    .flatten()
+                    .map(|e| (*e).clone())
+                    .collect(),
+                None => self.sparse_run(&partition, &recent).into_iter().collect(),
+            };
+            if extents.is_empty() {
+                continue;
+            }
+            let plan = Plan { partition, extents };
+            bytes += plan.bytes();
+            plans.push(plan);
+            if bytes >= self.options.segment_bytes_max {
+                break;
+            }
+        }
+        plans
+    }
+
+    /// Neighbours of one size class or below, enough of them to merge, together no larger than a
+    /// segment; the smallest class first.
+    fn neighbours(&self, recent: &[&Extent]) -> Option<std::ops::Range<usize>> {
+        for class in 0..CLASS_FINAL {
+            let mut start = 0;
+            while start < recent.len() {
+                let mut bytes = 0;
+                let mut end = start;
+                while let Some(extent) = recent.get(end)
+                    && class_of(extent) <= class
+                    && bytes + extent.size_bytes() <= self.options.segment_bytes_max
+                {
+                    bytes += extent.size_bytes();
+                    end += 1;
+                }
+                if end - start >= self.options.merge_fan_in {
+                    return Some(start..end);
+                }
+                start = end.max(start + 1);
+            }
+        }
+        None
+    }
+
+    /// A run that keeps a mostly dead set object alive.
+    fn sparse_run(&mut self, partition: &Partition, recent: &[&Extent]) -> Option<Extent> {
+        let id = partition.id();
+        let from = (id, Offset(i64::MIN));
+        let to = (id, Offset(i64::MAX));
+        let bases: Vec<Offset> = self
+            .sparse
+            .range(from..=to)
+            .map(|(_, base)| *base)
+            .collect();
+        for base in bases {
+            self.sparse.remove(&(id, base));
+            if let Some(extent) = recent.iter().find(|extent| extent.base_offset == base) {
+                return Some((*extent).clone());
+            }
+        }
+        None
+    }
+
+    /// Reads all batches of a plan, verified chunk by chunk.
+    async fn read_plan(&self, plan: &Plan) -> Result<OutRun, ReadError> {
+        let list = plan.partition.extents();
+        let (Some(first), Some(last)) = (plan.extents.first(), plan.extents.last()) else {
+            return Err(ReadError::Gone(plan.partition.id()));
+        };
+        let offsets = first.base_offset..last.end_offset;
+        let request = ExtentRead {
+            offset: offsets.start,
+            end: offsets.end,
+            max_bytes: usize::MAX,
+            at_least_one: true,
+        };
+        let read = self.log.reader().read_extents(&list, request).await?;
+        let mut batches = Vec::new();
+        for mut slice in read.slices {
+            while !slice.is_empty() {
+                let head = slice.get(..HEADER_BYTES).unwrap_or(&slice);
+                let header = BatchHeader::parse(head);
+                let header = header
+                    .ok()
+                    .filter(|header| header.size_bytes() <= slice.len());
+                let Some(header) = header else {
+                    let key = crate::keys::data_key(first.object);
+                    return Err(ReadError::Corrupt {
+                        key,
+                        what: "batch is cut".to_owned(),
+                    });
+                };
+                let bytes = slice.split_to(header.size_bytes());
+                let info = BatchInfo {
+                    base_offset: header.base_offset,
+                    crc: crc32c::crc32c(&bytes),
+                    max_timestamp: header.max_timestamp,
+                };
+                batches.push(OutBatch {
+                    info,
+                    slices: vec![bytes],
+                });
+            }
+        }
+        Ok(OutRun {
+            partition: plan.partition.id(),
+            offsets,
+            batches,
+        })
+    }
+}

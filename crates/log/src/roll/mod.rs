@@ -1,0 +1,286 @@
+//! The life of data after the WAL: rounds, merge, retention, deletion, trimming.
+//!
+//! One [`Roller`] per writer. A *round* moves committed batches below the WAL cut into segments and set
+//! objects and publishes them with one checkpoint. Nothing is deleted or trimmed before a checkpoint of
+//! this writer that lets it go has passed the look (R11), and then only after a grace.
+//!
+//! A WAL object filled by one partition could be adopted by a server-side copy or hard link instead of
+//! being written again; the formats allow it, no code does it yet.
+
+mod build;
+mod change;
+mod cleanup;
+mod garbage;
+mod merge;
+mod publish;
+mod retention;
+mod round;
+mod task;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
+
+use tidemill_runtime::Instant;
+use tidemill_store::{Store, StoreError};
+use tidemill_wire::ids::{LeaderEpoch, Offset, PartitionId, WriterId};
+
+use crate::{
+    ckpt::{ChainError, CheckpointLog, PublishError},
+    extents::ExtentList,
+    log::Log,
+    read::ReadError,
+    types::DataObjectId,
+};
+
+pub use task::{Roll, ShutdownError};
+
+/// Limits of the roll. All settable.
+#[derive(Clone, Debug)]
+pub struct RollOptions {
+    /// Unrolled bytes at which a round starts (`tidemill.roll.bytes`).
+    pub bytes: u64,
+    /// Age of the oldest unrolled batch at which a round starts (`tidemill.roll.interval.ms`).
+    pub interval: Duration,
+    /// A partition's run of so many bytes becomes a segment of its own.
+    pub segment_bytes_min: u64,
+    /// Bytes at which a segment or a merged run ends.
+    pub segment_bytes_max: u64,
+    /// Bytes at which a set object ends, held in memory while it is written.
+    pub set_bytes_max: u64,
+    /// What is trimmed or deleted stays so long after the checkpoint that lets it go: longer than any
+    /// open fetch.
+    pub grace: Duration,
+    /// Pause between looks for data past its retention (`log.retention.check.interval.ms`).
+    pub retention_interval: Duration,
+    /// Extents of a partition beside its manifests at which a manifest is written.
+    pub recent_max: usize,
+    /// Neighbouring extents of a size class that are merged into one.
+    pub merge_fan_in: usize,
+    /// Data objects written at once.
+    pub uploads: usize,
+}
+
+impl RollOptions {
+    /// Limits for a local directory, where reads that miss look again at once and space is dear.
+    #[must_use]
+    pub fn local() -> Self {
+        Self {
+            grace: Duration::from_secs(5),
+            uploads: 2,
+            ..Self::bucket()
+        }
+    }
+
+    /// Limits for a bucket.
+    #[must_use]
+    pub fn bucket() -> Self {
+        Self {
+            bytes: 256 << 20,
+            interval: Duration::from_secs(600),
+            segment_bytes_min: 8 << 20,
+            segment_bytes_max: 64 << 20,
+            set_bytes_max: 128 << 20,
+            grace: Duration::from_secs(60),
+            retention_interval: Duration::from_secs(300),
+            recent_max: 64,
+            merge_fan_in: 8,
+            uploads: 4,
+        }
+    }
+}
+
+/// What a recovered chain leaves to clean up, for [`Roller::new`].
+#[derive(Clone, Debug, Default)]
+pub struct Leftovers {
+    /// Sealed writers whose WAL, checkpoints and unlisted data are to go.
+    pub cleanup: BTreeSet<WriterId>,
+    /// Data objects that nobody lists, by the word of their writers' last checkpoints.
+    pub garbage: BTreeSet<DataObjectId>,
+    /// Partitions that checkpoints hold, but whose topics were deleted: their objects are freed.
+    pub orphans: Vec<(PartitionId, ExtentList)>,
+}
+
+/// What became of a partition that this writer does not lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Its topic was deleted: it lists nothing.
+    Deleted,
+    /// Another writer leads it: it may list anything.
+    Elsewhere,
+}
+
+/// Knows, from the metadata, about partitions this writer does not lead.
+pub trait Ownership: fmt::Debug + Send + Sync {
+    /// What became of `partition`.
+    fn fate(&self, partition: PartitionId) -> Fate;
+    /// True if this writer leads every partition that exists.
+    fn is_sole_leader(&self) -> bool;
+}
+
+/// The ownership of a single broker: what it does not lead was deleted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SoleLeader;
+
+impl Ownership for SoleLeader {
+    fn fate(&self, _partition: PartitionId) -> Fate {
+        Fate::Deleted
+    }
+
+    fn is_sole_leader(&self) -> bool {
+        true
+    }
+}
+
+/// Why a step of the roll failed. It is tried again, unless the writer is fenced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RollError {
+    /// The writer was sealed or its checkpoint log closed: it must stop.
+    Fenced,
+    /// Data to be rolled or merged could not be read.
+    Read(ReadError),
+    /// The store refused, or did not answer in time.
+    Store(StoreError),
+    /// A checkpoint log is unreadable.
+    Chain(ChainError),
+    /// The roll's task ended.
+    Stopped,
+}
+
+impl fmt::Display for RollError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fenced => f.write_str("writer is fenced"),
+            Self::Read(error) => error.fmt(f),
+            Self::Store(error) => error.fmt(f),
+            Self::Chain(error) => error.fmt(f),
+            Self::Stopped => f.write_str("roll has stopped"),
+        }
+    }
+}
+
+impl std::error::Error for RollError {}
+
+impl From<ReadError> for RollError {
+    fn from(error: ReadError) -> Self {
+        Self::Read(error)
+    }
+}
+
+impl From<StoreError> for RollError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<ChainError> for RollError {
+    fn from(error: ChainError) -> Self {
+        Self::Chain(error)
+    }
+}
+
+impl From<PublishError> for RollError {
+    fn from(error: PublishError) -> Self {
+        match error {
+            PublishError::Closed => Self::Fenced,
+            PublishError::Store(error) => Self::Store(error),
+        }
+    }
+}
+
+/// A partition as this writer's newest checkpoint has it.
+#[derive(Clone, Debug)]
+struct Known {
+    leader_epoch: LeaderEpoch,
+    next_offset: Offset,
+    log_start: Offset,
+    extents: Arc<ExtentList>,
+}
+
+/// WAL numbers that may go once the grace has passed.
+#[derive(Clone, Copy, Debug)]
+struct WalTrim {
+    due: Instant,
+    below: u64,
+}
+
+/// Rolls one writer's log. Its steps run one after another.
+#[derive(Debug)]
+pub struct Roller {
+    log: Arc<Log>,
+    /// Patient: only refusals end a request.
+    store: Store,
+    options: RollOptions,
+    ownership: Arc<dyn Ownership>,
+    ckpt: CheckpointLog,
+    next_seq: u64,
+    replay_from: u64,
+    known: BTreeMap<PartitionId, Known>,
+    /// A checkpoint whose outcome is open, and what is to happen when it counts.
+    pending: Option<publish::Pending>,
+    /// Objects written for a checkpoint that is not published yet.
+    unpublished: BTreeSet<DataObjectId>,
+    /// Objects that nobody lists; `None` until a checkpoint that says so counts.
+    garbage: BTreeMap<DataObjectId, Option<Instant>>,
+    /// Runs worth rewriting because little else of their set object is alive.
+    sparse: BTreeSet<(PartitionId, Offset)>,
+    wal_trims: VecDeque<WalTrim>,
+    cleanup: BTreeSet<WriterId>,
+    orphans: Vec<(PartitionId, ExtentList)>,
+    retention_due: BTreeMap<PartitionId, i64>,
+}
+
+impl Roller {
+    /// A roller of a log whose writer has published no checkpoint yet.
+    #[must_use]
+    pub fn new(log: Arc<Log>, ownership: Arc<dyn Ownership>) -> Self {
+        let leftovers = log.take_leftovers();
+        let store = log.store().patient();
+        let (writer, cluster_id) = (log.writer(), log.options().cluster_id);
+        Self {
+            ckpt: CheckpointLog::new(store.clone(), writer, cluster_id),
+            store,
+            options: log.options().limits.roll.clone(),
+            ownership,
+            next_seq: 0,
+            replay_from: 0,
+            known: BTreeMap::new(),
+            pending: None,
+            unpublished: BTreeSet::new(),
+            garbage: leftovers
+                .garbage
+                .into_iter()
+                .map(|object| (object, None))
+                .collect(),
+            sparse: BTreeSet::new(),
+            wal_trims: VecDeque::new(),
+            cleanup: leftovers.cleanup,
+            orphans: leftovers.orphans,
+            retention_due: BTreeMap::new(),
+            log,
+        }
+    }
+
+    /// The log that is rolled.
+    #[must_use]
+    pub fn log(&self) -> &Arc<Log> {
+        &self.log
+    }
+
+    fn next_object(&mut self) -> DataObjectId {
+        let object = DataObjectId {
+            writer: self.log.writer(),
+            seq: self.next_seq,
+        };
+        self.next_seq += 1;
+        self.unpublished.insert(object);
+        object
+    }
+
+    fn now(&self) -> Instant {
+        self.log.runtime().clock.monotonic()
+    }
+}

@@ -1,0 +1,238 @@
+//! Publishing changes: manifests, garbage, the checkpoint, and what follows once it counts.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use tidemill_store::PutId;
+use tidemill_wire::ids::PartitionId;
+
+use super::{
+    Known, RollError, Roller, WalTrim,
+    build::joined,
+    change::{Change, whole_update},
+};
+use crate::{
+    ckpt::{Published, Round},
+    format::{checkpoint::PartitionUpdate, manifest},
+    types::{DataObjectId, Extent, PartitionHead},
+};
+
+/// Extents kept beside the manifests when a manifest is written: what merges may still touch.
+const RECENT_KEPT: usize = 16;
+/// Extents at which a manifest is left alone and the next one begun.
+const MANIFEST_EXTENTS_MAX: u32 = 1_024;
+
+/// What is to happen when a checkpoint counts.
+#[derive(Debug)]
+pub(super) struct Pending {
+    changes: Vec<Change>,
+    /// Heads of partitions that a full checkpoint holds although they did not change.
+    unchanged: Vec<PartitionHead>,
+    dropped: Vec<PartitionId>,
+    cut: Option<u64>,
+    garbage: BTreeSet<DataObjectId>,
+}
+
+impl Roller {
+    /// Finishes a step whose checkpoint may or may not have landed.
+    pub(super) async fn resume(&mut self) -> Result<(), RollError> {
+        if self.log.is_fenced() {
+            return Err(RollError::Fenced);
+        }
+        if self.pending.is_some() {
+            match self
+                .ckpt
+                .resume()
+                .await
+                .map_err(|error| self.failed(error.into()))?
+            {
+                Some(published) => self.published(published),
+                None => self.pending = None,
+            }
+        }
+        self.disown();
+        Ok(())
+    }
+
+    /// Objects of steps that failed before their checkpoint was begun: this writer knows that nobody
+    /// will ever list them.
+    fn disown(&mut self) {
+        if self.pending.is_none() {
+            let orphans = std::mem::take(&mut self.unpublished);
+            self.garbage
+                .extend(orphans.into_iter().map(|object| (object, None)));
+        }
+    }
+
+    fn failed(&self, error: RollError) -> RollError {
+        if error == RollError::Fenced {
+            self.log.fence();
+        }
+        error
+    }
+
+    /// Publishes `changes` and, after the look, installs them.
+    pub(super) async fn publish(
+        &mut self,
+        mut changes: Vec<Change>,
+        dropped: Vec<PartitionId>,
+        cut: Option<u64>,
+    ) -> Result<(), RollError> {
+        let full = self.ckpt.full_is_due();
+        self.write_manifests(&mut changes).await?;
+        let added = self.find_garbage(&changes, &dropped).await?;
+        let replay_from = cut.unwrap_or(self.replay_from).max(self.replay_from);
+        let (updates, unchanged) = self.updates(&changes, full);
+        let mut garbage: BTreeSet<DataObjectId> = added.clone();
+        // Those not said yet go with this one; all of them with a full one.
+        let waiting = self.garbage.iter().filter(|(_, due)| full || due.is_none());
+        garbage.extend(waiting.map(|(object, _)| *object));
+        let round = Round {
+            full,
+            replay_from,
+            decided_below: self.log.decided_below(),
+            next_data_seq: self.next_seq,
+            cleanup: self.cleanup.iter().copied().collect(),
+            garbage: garbage.into_iter().collect(),
+            dropped: dropped.clone(),
+            updates,
+        };
+        self.pending = Some(Pending {
+            changes,
+            unchanged,
+            dropped,
+            cut,
+            garbage: added,
+        });
+        let published = self
+            .ckpt
+            .publish(round)
+            .await
+            .map_err(|error| self.failed(error.into()))?;
+        self.published(published);
+        if published.full {
+            // What cannot be trimmed now goes after the next full one.
+            if let Err(error) = self.ckpt.trim().await {
+                tracing::warn!(%error, "checkpoints could not be trimmed");
+            }
+        }
+        Ok(())
+    }
+
+    fn updates(
+        &self,
+        changes: &[Change],
+        full: bool,
+    ) -> (Vec<PartitionUpdate>, Vec<PartitionHead>) {
+        let mut updates = BTreeMap::new();
+        let mut unchanged = Vec::new();
+        for change in changes {
+            let id = change.partition.id();
+            // The first word on a partition is its whole state.
+            let whole = full || !self.known.contains_key(&id);
+            updates.insert(id, change.update(whole));
+        }
+        if full {
+            for partition in self.log.partitions() {
+                if updates.contains_key(&partition.id()) {
+                    continue;
+                }
+                let head = partition.head();
+                updates.insert(partition.id(), whole_update(&head, &partition.extents()));
+                unchanged.push(head);
+            }
+        }
+        (updates.into_values().collect(), unchanged)
+    }
+
+    /// Moves extents into manifests where too many lie beside them; one object for all partitions.
+    async fn write_manifests(&mut self, changes: &mut [Change]) -> Result<(), RollError> {
+        let mut lists: Vec<(PartitionId, Vec<Extent>)> = Vec::new();
+        let mut kept = Vec::new();
+        for (index, change) in changes.iter().enumerate() {
+            let recent = &change.after.recent;
+            if recent.len() <= self.options.recent_max {
+                continue;
+            }
+            let moved = recent.len() - RECENT_KEPT.min(self.options.recent_max / 2);
+            let mut manifests = change.after.manifests.clone();
+            let mut list = Vec::new();
+            if manifests
+                .last()
+                .is_some_and(|last| last.extents < MANIFEST_EXTENTS_MAX)
+                && let Some(last) = manifests.pop()
+            {
+                list.extend(self.log.reader().manifest(&last).await?.iter().cloned());
+                list.retain(|extent| extent.end_offset > change.head.log_start);
+            }
+            list.extend(recent.iter().take(moved).cloned());
+            lists.push((change.partition.id(), list));
+            kept.push((index, manifests));
+        }
+        if lists.is_empty() {
+            return Ok(());
+        }
+        let object = self.next_object();
+        let put_id = PutId(self.log.runtime().entropy.bytes16());
+        let cluster_id = self.log.options().cluster_id;
+        let (payload, refs) = manifest::encode(object, &lists, put_id, cluster_id);
+        joined(self.put_object(object, payload, put_id)).await?;
+        for ((index, mut manifests), (_, manifest)) in kept.into_iter().zip(refs) {
+            manifests.push(manifest);
+            if let Some(change) = changes.get_mut(index) {
+                change.set_manifests(manifests);
+            }
+        }
+        Ok(())
+    }
+
+    /// A checkpoint counts: readers see it, and what it lets go may go after the grace.
+    fn published(&mut self, published: Published) {
+        let Some(pending) = self.pending.take() else {
+            return;
+        };
+        for change in pending.changes {
+            let extents = Arc::new(change.after);
+            self.note(&change.head, &extents);
+            change.partition.install_extents(extents, change.end);
+        }
+        for head in &pending.unchanged {
+            if let Some(partition) = self.log.partition(head.partition) {
+                self.note(head, &partition.extents());
+            }
+        }
+        for partition in &pending.dropped {
+            self.known.remove(partition);
+            self.retention_due.remove(partition);
+        }
+        self.orphans.clear();
+        self.unpublished.clear();
+        let due = self.now() + self.options.grace;
+        self.garbage
+            .extend(pending.garbage.into_iter().map(|object| (object, None)));
+        for waiting in self.garbage.values_mut() {
+            waiting.get_or_insert(due);
+        }
+        if let Some(cut) = pending.cut
+            && cut > self.replay_from
+        {
+            self.replay_from = cut;
+            self.log.set_replay_from(cut);
+            self.wal_trims.push_back(WalTrim { due, below: cut });
+        }
+        let (number, full) = (published.id.number, published.full);
+        tracing::debug!(number, full, "checkpoint published");
+    }
+
+    fn note(&mut self, head: &PartitionHead, extents: &Arc<crate::extents::ExtentList>) {
+        let known = Known {
+            leader_epoch: head.leader_epoch,
+            next_offset: head.next_offset,
+            log_start: head.log_start,
+            extents: extents.clone(),
+        };
+        self.known.insert(head.partition, known);
+    }
+}

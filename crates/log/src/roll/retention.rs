@@ -1,0 +1,93 @@
+//! Retention by time and size: moving the log start.
+
+use std::sync::Arc;
+
+use tidemill_wire::ids::Offset;
+
+use super::{RollError, Roller};
+use crate::{
+    entry::{Entry, Part, PartBody},
+    limits::Latency,
+    partition::Partition,
+};
+
+impl Roller {
+    /// Moves the log starts of partitions that hold data past their retention; the next round frees
+    /// it. Returns how many partitions moved.
+    ///
+    /// # Errors
+    /// A manifest could not be read, or the writer is fenced.
+    pub async fn retain(&mut self) -> Result<usize, RollError> {
+        let mut parts = Vec::new();
+        for partition in self.log.partitions() {
+            let target = self.retention_target(&partition).await?;
+            if let Some(offset) = target.filter(|offset| *offset > partition.log_start()) {
+                let body = PartBody::LogStart(offset);
+                parts.push(Part {
+                    partition: partition.id(),
+                    leader_epoch: None,
+                    body,
+                });
+            }
+        }
+        let moved = parts.len();
+        let mut tickets = Vec::new();
+        for part in parts {
+            // An entry each: a partition deleted meanwhile must not keep the others.
+            let entry = Entry {
+                parts: vec![part],
+                latency: Latency::Economy,
+            };
+            match self.log.append(entry) {
+                Ok(appended) => tickets.extend(appended),
+                Err(error) => tracing::debug!(%error, "log start was not moved"),
+            }
+        }
+        for ticket in tickets {
+            ticket.wait().await.map_err(|_| RollError::Fenced)?;
+        }
+        Ok(moved)
+    }
+
+    /// The log start that the partition's retention asks for; only whole extents go.
+    async fn retention_target(
+        &mut self,
+        partition: &Arc<Partition>,
+    ) -> Result<Option<Offset>, RollError> {
+        let config = partition.config();
+        let list = partition.extents();
+        let now_ms = self.log.runtime().clock.now_ms();
+        let log_start = partition.log_start();
+        let by_time = config.retention_ms >= 0;
+        // What is kept must still be at least `retention.bytes` after an extent goes.
+        let mut excess = match u64::try_from(config.retention_bytes) {
+            Ok(limit) => partition.size_bytes().saturating_sub(limit),
+            Err(_) => 0,
+        };
+        let due = self
+            .retention_due
+            .get(&partition.id())
+            .copied()
+            .unwrap_or(i64::MIN);
+        if excess == 0 && (!by_time || now_ms < due) {
+            return Ok(None);
+        }
+        let mut target = None;
+        let mut offset = log_start;
+        while let Some(extent) = self.log.reader().extent_at(&list, offset).await? {
+            let expires = extent.max_timestamp.saturating_add(config.retention_ms);
+            let is_old = by_time && expires < now_ms;
+            if !is_old && excess < extent.size_bytes() {
+                if by_time {
+                    // Nothing expires before the first extent that stays does.
+                    self.retention_due.insert(partition.id(), expires);
+                }
+                break;
+            }
+            excess = excess.saturating_sub(extent.size_bytes());
+            offset = extent.end_offset;
+            target = Some(offset);
+        }
+        Ok(target.map(|target| target.min(partition.high_watermark())))
+    }
+}

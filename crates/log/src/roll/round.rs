@@ -1,0 +1,207 @@
+//! One round: from the WAL into data objects.
+
+use std::sync::Arc;
+
+use tidemill_wire::ids::{Offset, PartitionId};
+
+use super::{
+    RollError, Roller,
+    build::{OutBatch, OutRun, Output},
+    change::Change,
+};
+use crate::{format::data::BatchInfo, partition::Partition, read::Caching, types::TailBatch};
+
+/// Batches of neighbouring partitions are read together up to this size, so that a WAL object that
+/// holds many of them is read once.
+const GROUP_BYTES: u64 = 16 << 20;
+
+/// What a round did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RoundReport {
+    /// Bytes of batches that left the WAL.
+    pub bytes: u64,
+    /// Partitions whose state was published.
+    pub partitions: usize,
+    /// True if a checkpoint was published.
+    pub published: bool,
+}
+
+/// One partition's share of a round.
+struct Share {
+    partition: Arc<Partition>,
+    batches: Vec<TailBatch>,
+}
+
+impl Share {
+    fn len(&self) -> u64 {
+        self.batches
+            .iter()
+            .map(|batch| u64::from(batch.size_bytes))
+            .sum()
+    }
+}
+
+impl Roller {
+    /// Rolls everything committed and publishes it with whatever else changed; nothing if nothing
+    /// did. Finishes an earlier step first if its outcome is open.
+    ///
+    /// # Errors
+    /// [`RollError`]; the step may be tried again unless fenced.
+    pub async fn round(&mut self) -> Result<RoundReport, RollError> {
+        self.resume().await?;
+        // The cut first: whatever lies below it belongs to partitions that exist by now, and heads
+        // taken from here on include it.
+        let cut = self.log.roll_cut();
+        let mut report = RoundReport::default();
+        let mut out = Output::default();
+        let mut touched = Vec::new();
+        let mut group: Vec<Share> = Vec::new();
+        let mut group_bytes = 0;
+        for partition in self.log.partitions() {
+            let batches = partition.roll_candidates(self.log.writer(), cut);
+            if batches.is_empty() {
+                if self.has_changed(&partition) {
+                    touched.push(partition);
+                }
+                continue;
+            }
+            touched.push(partition.clone());
+            let share = Share { partition, batches };
+            group_bytes += share.len();
+            group.push(share);
+            if group_bytes >= GROUP_BYTES {
+                report.bytes += group_bytes;
+                group_bytes = 0;
+                self.roll_group(&mut out, std::mem::take(&mut group))
+                    .await?;
+            }
+        }
+        report.bytes += group_bytes;
+        self.roll_group(&mut out, group).await?;
+        let mut extents = self.finish(out).await?;
+        let changes: Vec<Change> = touched
+            .iter()
+            .map(|partition| {
+                let mut change = Change::new(partition);
+                change.append(extents.remove(&partition.id()).unwrap_or_default());
+                change
+            })
+            .collect();
+        let dropped = self.gone();
+        let first = self.ckpt.newest().is_none();
+        let inherited = first && !(self.cleanup.is_empty() && self.orphans.is_empty());
+        if changes.is_empty() && dropped.is_empty() && !inherited {
+            return Ok(report);
+        }
+        report.partitions = changes.len();
+        report.published = true;
+        self.publish(changes, dropped, Some(cut)).await?;
+        Ok(report)
+    }
+
+    /// Partitions that a checkpoint of this writer holds and that it leads no more.
+    pub(super) fn gone(&self) -> Vec<PartitionId> {
+        let is_gone = |id: &&PartitionId| self.log.partition(**id).is_none();
+        self.known.keys().filter(is_gone).copied().collect()
+    }
+
+    /// True if the newest checkpoint does not say how things stand.
+    pub(super) fn has_changed(&self, partition: &Partition) -> bool {
+        let (next_offset, log_start) = (partition.high_watermark(), partition.log_start());
+        match self.known.get(&partition.id()) {
+            None => next_offset > Offset(0),
+            Some(known) => {
+                known.next_offset != next_offset
+                    || known.log_start != log_start
+                    || known.leader_epoch != partition.leader_epoch()
+            }
+        }
+    }
+
+    async fn roll_group(&mut self, out: &mut Output, group: Vec<Share>) -> Result<(), RollError> {
+        // Large shares go segment by segment, so that no more than a segment is read at once.
+        let (large, small): (Vec<_>, Vec<_>) = group
+            .into_iter()
+            .partition(|share| share.len() >= self.options.segment_bytes_min);
+        let mut batches = Vec::new();
+        let mut counts = Vec::new();
+        for share in small {
+            counts.push((share.partition, share.batches.len()));
+            batches.extend(share.batches);
+        }
+        let mut bytes = self
+            .log
+            .reader()
+            .batch_bytes(&batches, Caching::Pass)
+            .await?
+            .into_iter();
+        let mut batches = batches.into_iter();
+        for (partition, count) in counts {
+            let start = start_of(&partition);
+            let taken = batches
+                .by_ref()
+                .take(count)
+                .zip(bytes.by_ref())
+                .collect::<Vec<_>>();
+            if let Some(run) = run_of(partition.id(), start, taken) {
+                self.put_run(out, run).await?;
+            }
+        }
+        for share in large {
+            self.roll_large(out, share).await?;
+        }
+        Ok(())
+    }
+
+    async fn roll_large(&mut self, out: &mut Output, share: Share) -> Result<(), RollError> {
+        let id = share.partition.id();
+        let mut start = start_of(&share.partition);
+        let mut rest = share.batches.as_slice();
+        while !rest.is_empty() {
+            let mut len = 0;
+            let fits = |batch: &&TailBatch| {
+                let before = len;
+                len += u64::from(batch.size_bytes);
+                before == 0 || len <= self.options.segment_bytes_max
+            };
+            let count = rest.iter().take_while(fits).count();
+            let (part, later) = rest.split_at(count.max(1).min(rest.len()));
+            rest = later;
+            let bytes = self.log.reader().batch_bytes(part, Caching::Pass).await?;
+            let pairs = part.iter().cloned().zip(bytes).collect();
+            if let Some(run) = run_of(id, start, pairs) {
+                start = Some(run.offsets.end);
+                self.put_run(out, run).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where the partition's next extent begins: extents follow each other without holes.
+fn start_of(partition: &Partition) -> Option<Offset> {
+    let list = partition.extents();
+    (!list.is_empty()).then(|| list.end_offset())
+}
+
+fn run_of(
+    partition: PartitionId,
+    start: Option<Offset>,
+    batches: Vec<(TailBatch, Vec<bytes::Bytes>)>,
+) -> Option<OutRun> {
+    let first = batches.first()?.0.base_offset;
+    let end = batches.last()?.0.last_offset.plus(1);
+    let batches = batches.into_iter().map(|(batch, slices)| OutBatch {
+        info: BatchInfo {
+            base_offset: batch.base_offset,
+            crc: batch.crc,
+            max_timestamp: batch.max_timestamp,
+        },
+        slices,
+    });
+    Some(OutRun {
+        partition,
+        offsets: start.unwrap_or(first).min(first)..end,
+        batches: batches.collect(),
+    })
+}
