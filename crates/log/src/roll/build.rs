@@ -21,8 +21,9 @@ type Upload = TaskHandle<Result<(), StoreError>>;
 pub(super) struct Output {
     uploads: Vec<Upload>,
     extents: BTreeMap<PartitionId, Vec<Extent>>,
-    set: DataBuilder,
-    segment: DataBuilder,
+    /// Runs of the set object, sorted when it is written.
+    set: Vec<OutRun>,
+    set_bytes: u64,
 }
 
 /// One batch on its way into an object.
@@ -51,20 +52,29 @@ impl OutRun {
 }
 
 impl Roller {
-    /// Adds a run, to a segment of its own if it is large, else to the set object. Runs come in the
-    /// order of (partition, offset), and none exceeds the size of a segment by more than a batch.
+    /// Adds a run, to a segment of its own if it is large, else to the set object. No run exceeds
+    /// the size of a segment by more than a batch.
     pub(super) async fn put_run(&mut self, out: &mut Output, run: OutRun) -> Result<(), RollError> {
-        if run.len() >= self.options.segment_bytes_min {
-            out.segment.add(run);
-            let segment = std::mem::take(&mut out.segment);
-            return self.upload(out, segment).await;
+        let len = run.len();
+        if len >= self.options.segment_bytes_min {
+            return self.upload(out, vec![run]).await;
         }
-        if !out.set.is_empty() && out.set.len() + run.len() > self.options.set_bytes_max {
-            let set = std::mem::take(&mut out.set);
-            self.upload(out, set).await?;
+        if !out.set.is_empty() && out.set_bytes + len > self.options.set_bytes_max {
+            self.end_set(out).await?;
         }
-        out.set.add(run);
+        out.set_bytes += len;
+        out.set.push(run);
         Ok(())
+    }
+
+    async fn end_set(&mut self, out: &mut Output) -> Result<(), RollError> {
+        let mut runs = std::mem::take(&mut out.set);
+        out.set_bytes = 0;
+        if runs.is_empty() {
+            return Ok(());
+        }
+        runs.sort_by_key(|run| (run.partition, run.offsets.start));
+        self.upload(out, runs).await
     }
 
     /// Ends the set object and waits until all objects are stored.
@@ -72,10 +82,7 @@ impl Roller {
         &mut self,
         mut out: Output,
     ) -> Result<BTreeMap<PartitionId, Vec<Extent>>, RollError> {
-        if !out.set.is_empty() {
-            let set = std::mem::take(&mut out.set);
-            self.upload(&mut out, set).await?;
-        }
+        self.end_set(&mut out).await?;
         for upload in out.uploads.drain(..) {
             joined(upload).await?;
         }
@@ -85,9 +92,16 @@ impl Roller {
         Ok(out.extents)
     }
 
-    async fn upload(&mut self, out: &mut Output, builder: DataBuilder) -> Result<(), RollError> {
+    async fn upload(&mut self, out: &mut Output, runs: Vec<OutRun>) -> Result<(), RollError> {
         while out.uploads.len() >= self.options.uploads.max(1) {
             joined(out.uploads.remove(0)).await?;
+        }
+        let mut builder = DataBuilder::new();
+        for run in runs {
+            builder.begin(run.partition, run.offsets);
+            for batch in run.batches {
+                builder.push(batch.info, batch.slices);
+            }
         }
         let object = self.next_object();
         let put_id = PutId(self.log.runtime().entropy.bytes16());
@@ -122,14 +136,5 @@ pub(super) async fn joined(upload: Upload) -> Result<(), RollError> {
         Ok(stored) => stored.map_err(RollError::Store),
         // Panicked or aborted at shutdown; what it wrote, if anything, nobody lists.
         Err(_) => Err(RollError::Stopped),
-    }
-}
-
-impl DataBuilder {
-    fn add(&mut self, run: OutRun) {
-        self.begin(run.partition, run.offsets);
-        for batch in run.batches {
-            self.push(batch.info, batch.slices);
-        }
     }
 }

@@ -226,8 +226,13 @@ impl Roller {
         Ok(listed && !passed)
     }
 
+    /// Trims and deletes what is due. Returns how many objects went.
+    pub async fn tidy(&mut self) -> usize {
+        self.trim_wal().await + self.delete_garbage().await
+    }
+
     /// Deletes objects whose grace has passed; what fails is tried again later. Returns how many.
-    pub(super) async fn delete_garbage(&mut self) -> usize {
+    async fn delete_garbage(&mut self) -> usize {
         let now = self.now();
         let due = |due: &Option<tidemill_runtime::Instant>| due.is_some_and(|due| due <= now);
         let objects: Vec<DataObjectId> = self
@@ -254,7 +259,7 @@ impl Roller {
 
     /// Trims WAL numbers whose grace has passed: ascending, one by one, by listing, never the newest.
     /// Returns how many.
-    pub(super) async fn trim_wal(&mut self) -> usize {
+    async fn trim_wal(&mut self) -> usize {
         let now = self.now();
         let mut below = None;
         while let Some(trim) = self.wal_trims.front()

@@ -81,8 +81,13 @@ impl Roller {
         cut: Option<u64>,
     ) -> Result<(), RollError> {
         let full = self.ckpt.full_is_due();
-        self.write_manifests(&mut changes).await?;
-        let added = self.find_garbage(&changes, &dropped).await?;
+        let mut named = self.write_manifests(&mut changes).await?;
+        let mut added = self.find_garbage(&changes, &dropped).await?;
+        for change in &changes {
+            named.extend(change.after.recent.iter().map(|extent| extent.object));
+        }
+        // A log start that moved meanwhile may have passed what was just written.
+        added.extend(self.unpublished.difference(&named));
         let replay_from = cut.unwrap_or(self.replay_from).max(self.replay_from);
         let (updates, unchanged) = self.updates(&changes, full);
         let mut garbage: BTreeSet<DataObjectId> = added.clone();
@@ -148,7 +153,11 @@ impl Roller {
     }
 
     /// Moves extents into manifests where too many lie beside them; one object for all partitions.
-    async fn write_manifests(&mut self, changes: &mut [Change]) -> Result<(), RollError> {
+    /// Returns what the new lists name, the object included.
+    async fn write_manifests(
+        &mut self,
+        changes: &mut [Change],
+    ) -> Result<BTreeSet<DataObjectId>, RollError> {
         let mut lists: Vec<(PartitionId, Vec<Extent>)> = Vec::new();
         let mut kept = Vec::new();
         for (index, change) in changes.iter().enumerate() {
@@ -172,9 +181,12 @@ impl Roller {
             kept.push((index, manifests));
         }
         if lists.is_empty() {
-            return Ok(());
+            return Ok(BTreeSet::new());
         }
         let object = self.next_object();
+        let extents = lists.iter().flat_map(|(_, list)| list);
+        let mut named: BTreeSet<_> = extents.map(|extent| extent.object).collect();
+        named.insert(object);
         let put_id = PutId(self.log.runtime().entropy.bytes16());
         let cluster_id = self.log.options().cluster_id;
         let (payload, refs) = manifest::encode(object, &lists, put_id, cluster_id);
@@ -185,7 +197,7 @@ impl Roller {
                 change.set_manifests(manifests);
             }
         }
-        Ok(())
+        Ok(named)
     }
 
     /// A checkpoint counts: readers see it, and what it lets go may go after the grace.

@@ -209,8 +209,7 @@ impl Roller {
         } else if schedule.merge {
             schedule.merge = self.merge_step().await? > 0;
         }
-        self.trim_wal().await;
-        self.delete_garbage().await;
+        self.tidy().await;
         if schedule.clean.is_some_and(|at| now >= at) {
             self.clean_up().await?;
             schedule.clean = (!self.cleanup.is_empty()).then(|| now + CLEAN_PAUSE);

@@ -1,0 +1,5 @@
+//! The life of data: roll, merge, retention, deletion, reads, checkpoints.
+#![allow(clippy::unwrap_used, reason = "a test may stop at once")]
+
+mod harness;
+mod lifecycle;
