@@ -2,12 +2,12 @@
 
 mod api;
 mod broker;
+pub mod config;
 mod create;
 mod errors;
 mod fetch;
 mod metrics;
 pub mod net;
-pub mod settings;
 mod topics;
 
 pub use broker::{Broker, BrokerOptions};
