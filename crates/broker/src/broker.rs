@@ -18,13 +18,13 @@ use tokio::{net::TcpListener, sync::watch};
 
 use crate::{
     api,
+    config::BrokerConfig,
     fetch::session::SessionCache,
     metrics::Metrics,
     net::{
         Advertised, Call, Frame, NetLimits, NetShared, Peer, Phase, Service, accept_loop,
         next_connection, serve_connection,
     },
-    settings::BrokerConfig,
     topics::TopicCache,
 };
 

@@ -13,7 +13,7 @@ use tidemill_wire::{
     ids::{PartitionId, TopicId},
 };
 
-use crate::{Broker, settings::TopicConfig};
+use crate::{Broker, config::TopicConfig};
 
 /// Topics that only the broker writes (K84).
 const INTERNAL: [&str; 5] = [

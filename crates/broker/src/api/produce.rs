@@ -18,7 +18,7 @@ use tidemill_wire::{
 };
 
 use super::{Context, Outcome};
-use crate::{errors::Refusal, settings::TopicConfig, topics::is_internal};
+use crate::{config::TopicConfig, errors::Refusal, topics::is_internal};
 
 /// The first version that may carry zstd.
 const ZSTD_FROM: i16 = 7;

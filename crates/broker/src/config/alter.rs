@@ -11,6 +11,7 @@ use super::error::ConfigError;
 use super::settings::View;
 use super::topic::{in_force, inherited};
 use super::value::{ConfigType, Value};
+use crate::errors::Refusal;
 
 /// What IncrementalAlterConfigs does with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +75,12 @@ impl From<ConfigError> for AlterError {
             code: ErrorCode::INVALID_CONFIG,
             message: error.to_string(),
         }
+    }
+}
+
+impl From<AlterError> for Refusal {
+    fn from(error: AlterError) -> Self {
+        Self::new(error.code, error.message)
     }
 }
 

@@ -9,9 +9,10 @@ use tidemill_store::LocalSync;
 use tidemill_wire::Str;
 use tidemill_wire::ids::NodeId;
 
+use super::alter::{AlterError, new_topic};
 use super::error::ConfigError;
 use super::listeners::{self, Listener};
-use super::settings::Settings;
+use super::settings::{Host, Settings};
 use super::topic::TopicConfig;
 use super::value::Value;
 use crate::net::NetLimits;
@@ -50,7 +51,7 @@ pub struct BrokerConfig {
     /// `cluster.id`.
     pub cluster_id: Option<String>,
     /// `tidemill.data`.
-    pub data: String,
+    pub data_location: String,
     /// `listeners`, each with what clients are told.
     pub listeners: Vec<(Listener, Listener)>,
     /// `tidemill.admin.listen`; none if empty.
@@ -72,9 +73,9 @@ pub struct BrokerConfig {
     /// `delete.topic.enable`.
     pub delete_topics: bool,
     /// `default.replication.factor`.
-    pub replication_factor: i16,
+    pub default_replication_factor: i16,
     /// `num.partitions`.
-    pub partitions: i32,
+    pub num_partitions: i32,
     /// `log.retention.check.interval.ms`.
     pub retention_check_interval: Duration,
     /// Groups and offsets.
@@ -118,7 +119,7 @@ impl BrokerConfig {
             node_id: node_id(&get)?,
             rack: get.optional("broker.rack").filter(|rack| !rack.is_empty()),
             cluster_id: get.optional("cluster.id"),
-            data: get.text("tidemill.data")?,
+            data_location: get.text("tidemill.data")?,
             listeners: listeners::resolve(&settings)?,
             admin_listen: admin_listen(&get)?,
             request_max_bytes: get.size("socket.request.max.bytes")?,
@@ -129,8 +130,8 @@ impl BrokerConfig {
             described_partitions_max: get.size("max.request.partition.size.limit")?,
             auto_create_topics: get.boolean("auto.create.topics.enable")?,
             delete_topics: get.boolean("delete.topic.enable")?,
-            replication_factor: get.number("default.replication.factor")?,
-            partitions: get.number("num.partitions")?,
+            default_replication_factor: get.number("default.replication.factor")?,
+            num_partitions: get.number("num.partitions")?,
             retention_check_interval: get.span("log.retention.check.interval.ms")?,
             groups,
             producer_expiration: get.span("producer.id.expiration.ms")?,
@@ -150,6 +151,21 @@ impl BrokerConfig {
             start_timeout: get.span("tidemill.start.timeout.ms")?,
             settings,
         })
+    }
+
+    /// Checks the configurations of a topic to be created and brings their values into the form
+    /// in which they are stored.
+    ///
+    /// # Errors
+    /// INVALID_CONFIG (K90).
+    pub fn check_topic_configs(&self, configs: &mut Configs) -> Result<(), AlterError> {
+        let none = Configs::new();
+        let pairs = configs
+            .iter()
+            .map(|(name, value)| (name.as_str(), Some(value.as_str())));
+        let checked = new_topic(pairs, &self.settings.with(&none, &none))?;
+        *configs = checked;
+        Ok(())
     }
 
     /// The rack, as messages take it.
@@ -185,6 +201,21 @@ impl BrokerConfig {
     pub fn exposed(&self) -> impl Iterator<Item = &Listener> {
         let listeners = self.listeners.iter().map(|(listener, _)| listener);
         listeners.filter(|listener| !listener.is_loopback())
+    }
+}
+
+/// All defaults, on a machine with 1 GiB.
+impl Default for BrokerConfig {
+    fn default() -> Self {
+        let settings = Settings::new(
+            &[],
+            Host {
+                memory_bytes: 1 << 30,
+            },
+        );
+        settings
+            .and_then(Self::new)
+            .expect("a test builds the defaults, which know no input")
     }
 }
 

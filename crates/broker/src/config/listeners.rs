@@ -148,9 +148,11 @@ fn read(settings: &Settings, name: &str) -> Result<Vec<Listener>, ConfigError> {
 /// Protocols by listener name.
 fn protocols(settings: &Settings) -> Result<BTreeMap<String, String>, ConfigError> {
     const NAME: &str = "listener.security.protocol.map";
-    let Some(Value::List(pairs)) = settings.value(NAME) else {
-        return Ok(BTreeMap::new());
-    };
+    let text = settings.text(NAME).unwrap_or_default();
+    let pairs = text
+        .split(',')
+        .map(str::trim)
+        .filter(|pair| !pair.is_empty());
     let mut protocols = BTreeMap::new();
     for pair in pairs {
         let Some((name, protocol)) = pair.split_once(':') else {

@@ -73,7 +73,7 @@ pub(super) const OURS: &[ConfigDef] = &[
     fixed(
         "listener.security.protocol.map",
         (
-            List,
+            String,
             Some("SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"),
             Any,
         ),

@@ -89,8 +89,8 @@ impl fmt::Display for Value {
         match self {
             Self::Boolean(value) => value.fmt(f),
             Self::Number(value) => value.fmt(f),
-            // Always with a decimal point, as Java writes it.
-            Self::Double(value) => write!(f, "{value:?}"),
+            // Always with a decimal point, and an exponent's letter as Java writes it.
+            Self::Double(value) => f.write_str(&format!("{value:?}").replace('e', "E")),
             Self::Text(value) => value.fmt(f),
             Self::List(values) => f.write_str(&values.join(",")),
         }

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use tidemill_broker::{Broker, BrokerOptions, net::Advertised, settings::BrokerConfig};
+use tidemill_broker::{Broker, BrokerOptions, config::BrokerConfig, net::Advertised};
 use tidemill_cluster::{
     Cluster, ClusterOptions, SNAPSHOT_EVERY,
     format::{BrokerLevels, BrokerRegistration},
