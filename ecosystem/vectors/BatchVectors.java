@@ -30,7 +30,9 @@ public class BatchVectors {
 
     public static void main(String[] args) {
         Header[] headers = {
-            new RecordHeader("h", bytes("1")), new RecordHeader("h", null), new RecordHeader("", bytes(""))
+            new RecordHeader("h", bytes("1")),
+            new RecordHeader("h", null),
+            new RecordHeader("", bytes(""))
         };
         SimpleRecord[] records = {
             new SimpleRecord(TIME, bytes("key"), bytes("value"), headers),
@@ -48,7 +50,8 @@ public class BatchVectors {
             TimestampType.CREATE_TIME, 4711L, (short) 3, 40, 9, false, few));
         for (Object[] codec : codecs) {
             print((String) codec[0], MemoryRecords.withRecords(RecordBatch.MAGIC_VALUE_V2, 0L,
-                (Compression) codec[1], TimestampType.CREATE_TIME, -1L, (short) -1, -1, -1, false, records));
+                (Compression) codec[1], TimestampType.CREATE_TIME, -1L, (short) -1, -1, -1, false,
+                records));
         }
         print("commit", MemoryRecords.withEndTransactionMarker(TIME, 4711L, (short) 3,
             new EndTransactionMarker(ControlRecordType.COMMIT, 6)));

@@ -11,7 +11,8 @@ import org.apache.kafka.storage.internals.log.LogConfig;
 public class ConfigDefs {
     static void print(String kind, ConfigDef definitions) {
         for (ConfigDef.ConfigKey key : new TreeMap<>(definitions.configKeys()).values()) {
-            boolean none = key.defaultValue == ConfigDef.NO_DEFAULT_VALUE || key.defaultValue == null;
+            boolean none =
+                key.defaultValue == ConfigDef.NO_DEFAULT_VALUE || key.defaultValue == null;
             String value = none ? "(none)" : ConfigDef.convertToString(key.defaultValue, key.type);
             System.out.println(kind + "\t" + key.name + "\t" + key.type + "\t" + value);
         }
@@ -20,7 +21,8 @@ public class ConfigDefs {
     public static void main(String[] args) {
         print("topic", LogConfig.configDefCopy());
         print("broker", AbstractKafkaConfig.CONFIG_DEF);
-        new TreeMap<>(ServerTopicConfigSynonyms.ALL_TOPIC_CONFIG_SYNONYMS).forEach((name, synonyms) -> {
+        var all = new TreeMap<>(ServerTopicConfigSynonyms.ALL_TOPIC_CONFIG_SYNONYMS);
+        all.forEach((name, synonyms) -> {
             String names = String.join(",", synonyms.stream().map(ConfigSynonym::name).toList());
             System.out.println("synonym\t" + name + "\t" + names);
         });

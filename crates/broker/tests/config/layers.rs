@@ -186,7 +186,9 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_end_in_settings_or_an_error(data in proptest::collection::vec(any::<u8>(), 0..60)) {
+    fn any_bytes_end_in_settings_or_an_error(
+        data in proptest::collection::vec(any::<u8>(), 0..60),
+    ) {
         config::fuzz(&data);
     }
 

@@ -100,13 +100,21 @@ proptest! {
     }
 
     #[test]
-    fn a_crc_over_gigabytes_of_length_needs_no_bytes(first: u32, second: u32, len in 0_usize..1 << 40) {
+    fn a_crc_over_gigabytes_needs_no_bytes(
+        first: u32,
+        second: u32,
+        len in 0_usize..1 << 40,
+    ) {
         let ours = crc::combine(first, second, len as u64);
         prop_assert_eq!(ours, crc32c::crc32c_combine(first, second, len));
     }
 
     #[test]
-    fn stored_crc_needs_no_pass(offset in 0_i64..i64::MAX, epoch in 0_i32..i32::MAX, count in 1_i64..20) {
+    fn stored_crc_needs_no_pass(
+        offset in 0_i64..i64::MAX,
+        epoch in 0_i32..i32::MAX,
+        count in 1_i64..20,
+    ) {
         let batch = sample(Compression::Lz4, count);
         let valid = validate(batch, &options()).expect("valid");
         let (head, tail) = valid.assigned(Offset(offset), LeaderEpoch(epoch));

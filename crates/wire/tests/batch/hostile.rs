@@ -227,7 +227,9 @@ fn a_claimed_snappy_length_allocates_nothing() {
 
 proptest! {
     #[test]
-    fn any_bytes_end_in_a_value_or_an_error(data in proptest::collection::vec(any::<u8>(), 0..400)) {
+    fn any_bytes_end_in_a_value_or_an_error(
+        data in proptest::collection::vec(any::<u8>(), 0..400),
+    ) {
         fuzz::batch(&data);
         fuzz::compressed_batch(&data);
     }
