@@ -1,5 +1,6 @@
 //! The Kafka broker: connections, one file per API key, consumer groups, settings.
 
+mod alter;
 mod api;
 mod broker;
 pub mod config;

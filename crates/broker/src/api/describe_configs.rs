@@ -1,12 +1,118 @@
-//! x
-use super::Context;
+//! DescribeConfigs (key 32), versions 1-4.
+//!
+//! v1 sources and synonyms; v3 types and documentation; v4 flexible. Topics and this broker; a
+//! broker's empty name shows what was set for all brokers (K61).
+
 use tidemill_cluster::image::Topic;
-use tidemill_wire::messages::describe_configs::{
-    DescribeConfigsRequest, DescribeConfigsResourceResult, DescribeConfigsResponse,
+use tidemill_wire::{
+    ErrorCode, Str,
+    messages::describe_configs::{
+        DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult,
+        DescribeConfigsResponse, DescribeConfigsResult, DescribeConfigsSynonym,
+    },
 };
-pub(super) async fn handle(_: Context, _: DescribeConfigsRequest) -> DescribeConfigsResponse {
-    DescribeConfigsResponse::default()
+
+use super::Context;
+use crate::{
+    alter::{BROKER, TOPIC, broker_named},
+    config::{DescribedConfig, describe_broker, describe_default_broker, describe_topic},
+    errors::Refusal,
+    topics::check_name,
+};
+
+pub(super) async fn handle(
+    context: Context,
+    request: DescribeConfigsRequest,
+) -> DescribeConfigsResponse {
+    let (synonyms, documentation) = (request.include_synonyms, request.include_documentation);
+    let results = request.resources.into_iter().map(|resource| {
+        let found = find(&context, &resource);
+        let DescribeConfigsResource { resource_type, resource_name, configuration_keys } = resource;
+        let mut result = DescribeConfigsResult {
+            resource_type,
+            resource_name,
+            ..DescribeConfigsResult::default()
+        };
+        match found {
+            Ok(configs) => {
+                let wanted = |config: &DescribedConfig| {
+                    let keys = configuration_keys.as_ref();
+                    keys.is_none_or(|keys| keys.iter().any(|key| key == config.name))
+                };
+                let configs = configs.into_iter().filter(wanted);
+                let entry = |config| entry(config, synonyms, documentation);
+                result.configs = configs.map(entry).collect();
+            }
+            Err(refusal) => {
+                result.error_code = context.error(refusal.code);
+                result.error_message = refusal.text();
+            }
+        }
+        result
+    });
+    let results = results.collect();
+    DescribeConfigsResponse { results, ..DescribeConfigsResponse::default() }
 }
-pub(super) fn topic_entries(_: &Context, _: &Topic) -> Vec<DescribeConfigsResourceResult> {
-    Vec::new()
+
+fn find(
+    context: &Context,
+    resource: &DescribeConfigsResource,
+) -> Result<Vec<DescribedConfig>, Refusal> {
+    let name = &resource.resource_name;
+    let image = context.broker.cluster().image();
+    let config = context.broker.config();
+    let (default, own) = (image.broker_configs(None), image.broker_configs(Some(config.node_id)));
+    let view = config.settings.with(&default, &own);
+    match resource.resource_type {
+        TOPIC => {
+            check_name(name)
+                .map_err(|reason| Refusal::new(ErrorCode::INVALID_TOPIC_EXCEPTION, reason))?;
+            let unknown = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+            let topic = image.topic_by_name(name).ok_or(unknown)?;
+            Ok(describe_topic(&topic.configs, &view))
+        }
+        BROKER => match broker_named(name, config.node_id)? {
+            Some(_) => Ok(describe_broker(&view)),
+            None => Ok(describe_default_broker(&view)),
+        },
+        kind => {
+            let message = format!("resources of type {kind} have no configuration here");
+            Err(Refusal::new(ErrorCode::INVALID_REQUEST, message))
+        }
+    }
+}
+
+/// All configurations of a topic, without synonyms and documentation.
+pub(super) fn topic_entries(
+    context: &Context,
+    topic: &Topic,
+) -> Vec<DescribeConfigsResourceResult> {
+    let image = context.broker.cluster().image();
+    let config = context.broker.config();
+    let (default, own) = (image.broker_configs(None), image.broker_configs(Some(config.node_id)));
+    let described = describe_topic(&topic.configs, &config.settings.with(&default, &own));
+    described.into_iter().map(|config| entry(config, false, false)).collect()
+}
+
+fn entry(
+    config: DescribedConfig,
+    synonyms: bool,
+    documentation: bool,
+) -> DescribeConfigsResourceResult {
+    let listed = config.synonyms.into_iter().filter(|_| synonyms);
+    let listed = listed.map(|synonym| DescribeConfigsSynonym {
+        name: Str::from(synonym.name),
+        value: synonym.value.map(Str::from),
+        source: synonym.source.code(),
+    });
+    DescribeConfigsResourceResult {
+        name: Str::from(config.name),
+        value: config.value.map(Str::from),
+        read_only: config.read_only,
+        config_source: config.source.code(),
+        is_sensitive: config.sensitive,
+        synonyms: listed.collect(),
+        config_type: config.kind.code(),
+        documentation: documentation.then(|| Str::from(config.documentation)),
+    }
 }

@@ -4,7 +4,7 @@
 //! order of the connection's requests; what an idempotent producer relies on must happen before.
 //! Errors are answered in the API's own layout; only what cannot be answered closes the connection.
 
-//mod alter_configs;
+mod alter_configs;
 mod api_versions;
 mod create_partitions;
 mod create_topics;
@@ -16,7 +16,7 @@ mod describe_log_dirs;
 mod describe_topic_partitions;
 mod fetch;
 mod find_coordinator;
-//mod incremental_alter_configs;
+mod incremental_alter_configs;
 mod init_producer_id;
 mod list_offsets;
 mod metadata;
@@ -154,10 +154,10 @@ routes! {
     InitProducerId => init_producer_id::handle;
     OffsetForLeaderEpoch => offset_for_leader_epoch::handle;
     DescribeConfigs => describe_configs::handle;
-    //AlterConfigs => alter_configs::handle;
+    AlterConfigs => alter_configs::handle;
     DescribeLogDirs => describe_log_dirs::handle;
     CreatePartitions => create_partitions::handle;
-    //IncrementalAlterConfigs => incremental_alter_configs::handle;
+    IncrementalAlterConfigs => incremental_alter_configs::handle;
     DescribeCluster => describe_cluster::handle;
     DescribeTopicPartitions => describe_topic_partitions::handle;
 }
