@@ -12,10 +12,7 @@ use tidemill_wire::{ErrorCode, ids::NodeId};
 
 use crate::{
     Broker,
-    config::{
-        AlterError, AlterOp, Alteration, View, alter_broker, alter_topic, replace_broker,
-        replace_topic,
-    },
+    config::{AlterOp, Alteration, View, alter_broker, alter_topic, replace_broker, replace_topic},
     errors::Refusal,
     topics::is_internal,
 };
@@ -47,12 +44,6 @@ pub(crate) enum How {
     Change(Vec<(String, i8, Option<String>)>),
 }
 
-impl From<AlterError> for Refusal {
-    fn from(error: AlterError) -> Self {
-        Self::new(error.code, error.message)
-    }
-}
-
 /// Changes resources, each by itself and as a whole or not at all.
 pub(crate) async fn alter(
     broker: &Arc<Broker>,
@@ -78,7 +69,12 @@ pub(crate) async fn alter(
             }
             let task = commit(Arc::clone(broker), edit);
             let task = broker.runtime().tasks.spawn("alter configs", task);
-            match broker.runtime().clock.timeout(ALTER_TIMEOUT, task.join()).await {
+            match broker
+                .runtime()
+                .clock
+                .timeout(ALTER_TIMEOUT, task.join())
+                .await
+            {
                 Ok(Ok(outcome)) => outcome,
                 Ok(Err(_)) => Err(ErrorCode::UNKNOWN_SERVER_ERROR.into()),
                 Err(_) => Err(ErrorCode::REQUEST_TIMED_OUT.into()),
@@ -106,7 +102,10 @@ async fn commit(broker: Arc<Broker>, edit: Edit) -> Result<(), Refusal> {
 /// The change of metadata; none if nothing changes.
 fn decide(broker: &Broker, image: &Image, edit: &Edit) -> Result<Option<Change>, Refusal> {
     let own_node = broker.config().node_id;
-    let (default, own) = (image.broker_configs(None), image.broker_configs(Some(own_node)));
+    let (default, own) = (
+        image.broker_configs(None),
+        image.broker_configs(Some(own_node)),
+    );
     let view = broker.config().settings.with(&default, &own);
     match edit.kind {
         TOPIC => {
@@ -118,7 +117,10 @@ fn decide(broker: &Broker, image: &Image, edit: &Edit) -> Result<Option<Change>,
             }
             let after = topic_after(&topic.configs, &edit.how, &view)?;
             let configs = difference(&topic.configs, &after);
-            let change = Change::TopicConfigsSet { topic: topic.id, configs };
+            let change = Change::TopicConfigsSet {
+                topic: topic.id,
+                configs,
+            };
             Ok((*topic.configs != after).then_some(change))
         }
         BROKER => {
@@ -153,7 +155,9 @@ pub(crate) fn broker_named(name: &str, own: NodeId) -> Result<Option<NodeId>, Re
 }
 
 fn pairs(configs: &[(String, Option<String>)]) -> impl Iterator<Item = (&str, Option<&str>)> {
-    configs.iter().map(|(name, value)| (name.as_str(), value.as_deref()))
+    configs
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_deref()))
 }
 
 fn topic_after(before: &Configs, how: &How, view: &View<'_>) -> Result<Configs, Refusal> {
@@ -177,7 +181,11 @@ fn alterations(changes: &[(String, i8, Option<String>)]) -> Result<Vec<Alteratio
             let message = format!("`{name}`: unknown operation {code}");
             return Err(Refusal::new(ErrorCode::INVALID_REQUEST, message));
         };
-        alterations.push(Alteration { name, op, value: value.as_deref() });
+        alterations.push(Alteration {
+            name,
+            op,
+            value: value.as_deref(),
+        });
     }
     Ok(alterations)
 }
@@ -185,7 +193,11 @@ fn alterations(changes: &[(String, i8, Option<String>)]) -> Result<Vec<Alteratio
 /// What must be set, and (with none) removed, to come from `before` to `after`.
 fn difference(before: &Configs, after: &Configs) -> BTreeMap<String, Option<String>> {
     let removed = before.keys().filter(|key| !after.contains_key(*key));
-    let changed = after.iter().filter(|(key, value)| before.get(*key) != Some(value));
+    let changed = after
+        .iter()
+        .filter(|(key, value)| before.get(*key) != Some(value));
     let removed = removed.map(|key| (key.clone(), None));
-    removed.chain(changed.map(|(key, value)| (key.clone(), Some(value.clone())))).collect()
+    removed
+        .chain(changed.map(|(key, value)| (key.clone(), Some(value.clone()))))
+        .collect()
 }

@@ -139,7 +139,11 @@ pub(crate) async fn create_topics(
 }
 
 fn would_be(broker: &Broker, image: &Image, spec: NewTopicSpec) -> Created {
-    let change = spec.decide(image, TopicId(broker.runtime().entropy.uuid()), WriterId(0))?;
+    let change = spec.decide(
+        image,
+        TopicId(broker.runtime().entropy.uuid()),
+        broker.log().writer(),
+    )?;
     let mut after = image.clone();
     after.apply(&[change]);
     after

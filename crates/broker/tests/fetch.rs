@@ -20,7 +20,11 @@ async fn put(client: &mut Client, index: i32, values: &[&str]) {
 }
 
 fn parts(response: &FetchResponse) -> Vec<&PartitionData> {
-    response.responses.iter().flat_map(|topic| &topic.partitions).collect()
+    response
+        .responses
+        .iter()
+        .flat_map(|topic| &topic.partitions)
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -39,7 +43,10 @@ async fn every_version_is_served() {
         assert_eq!(values(data), ["a", "b"], "version {version}");
         assert_eq!((data.high_watermark, data.last_stable_offset), (2, 2));
         let topic = &response.responses[0];
-        assert_eq!(topic.topic_id, if version >= 13 { id } else { TopicId::ZERO });
+        assert_eq!(
+            topic.topic_id,
+            if version >= 13 { id } else { TopicId::ZERO }
+        );
     }
 }
 
@@ -56,8 +63,15 @@ async fn k10_k11_whole_batches_and_at_least_one() {
     for limit in [0, 1, 70] {
         request.max_bytes = limit;
         let response = client.call(11, &request).await;
-        assert_eq!(values(parts(&response)[0]), ["a", "b", "c"], "max_bytes {limit}");
-        assert!(values(parts(&response)[1]).is_empty(), "the budget is used up");
+        assert_eq!(
+            values(parts(&response)[0]),
+            ["a", "b", "c"],
+            "max_bytes {limit}"
+        );
+        assert!(
+            values(parts(&response)[1]).is_empty(),
+            "the budget is used up"
+        );
     }
     request.max_bytes = 1 << 20;
     request.topics[0].partitions[0].partition_max_bytes = 1;
@@ -75,14 +89,30 @@ async fn k12_f21_one_wait_for_the_whole_request() {
     let began = h.runtime.clock.monotonic();
     let response = client.call(11, &fetch_request("t", &all)).await;
     let took = h.runtime.clock.monotonic() - began;
-    assert!(took >= Duration::from_millis(500) && took < Duration::from_millis(520), "{took:?}");
+    assert!(
+        took >= Duration::from_millis(500) && took < Duration::from_millis(520),
+        "{took:?}"
+    );
     for data in parts(&response) {
         assert_eq!((data.error_code, data.high_watermark), (ErrorCode::NONE, 0));
-        assert!(data.records.as_ref().is_some_and(|records| records.is_empty()), "K80");
+        assert!(
+            data.records
+                .as_ref()
+                .is_some_and(|records| records.is_empty()),
+            "K80"
+        );
     }
     // min_bytes 0 asks for an answer at once.
     let began = h.runtime.clock.monotonic();
-    client.call(11, &FetchRequest { min_bytes: 0, ..fetch_request("t", &all) }).await;
+    client
+        .call(
+            11,
+            &FetchRequest {
+                min_bytes: 0,
+                ..fetch_request("t", &all)
+            },
+        )
+        .await;
     assert!(h.runtime.clock.monotonic() - began < Duration::from_millis(10));
 }
 
@@ -91,8 +121,10 @@ async fn f22_a_commit_wakes_a_waiting_fetch_without_a_store_request() {
     let h = start().await;
     h.topic("t", 2).await;
     let (mut reader, mut writer) = (h.connect(), h.connect());
-    let request =
-        FetchRequest { max_wait_ms: 60_000, ..fetch_request("t", &[(0, 0), (1, 0)]) };
+    let request = FetchRequest {
+        max_wait_ms: 60_000,
+        ..fetch_request("t", &[(0, 0), (1, 0)])
+    };
     let began = h.runtime.clock.monotonic();
     reader.send(11, &request).await;
     h.sleep(Duration::from_secs(5)).await;
@@ -143,9 +175,18 @@ async fn k15_f24_errors_stay_with_their_partition_and_answer_at_once() {
     for (index, code) in [(1, 1), (2, 1), (3, 3)] {
         let data = data[index];
         assert_eq!(data.error_code.0, code);
-        let marks = (data.high_watermark, data.last_stable_offset, data.log_start_offset);
+        let marks = (
+            data.high_watermark,
+            data.last_stable_offset,
+            data.log_start_offset,
+        );
         assert_eq!(marks, (-1, -1, -1));
-        assert!(data.records.as_ref().is_some_and(|records| records.is_empty()), "K80");
+        assert!(
+            data.records
+                .as_ref()
+                .is_some_and(|records| records.is_empty()),
+            "K80"
+        );
     }
 }
 
@@ -181,15 +222,25 @@ async fn k14_topic_ids() {
         timeout_ms: 1_000,
         ..DeleteTopicsRequest::default()
     };
-    assert_eq!(client.call(5, &delete).await.responses[0].error_code, ErrorCode::NONE);
-    let mut next = FetchRequest { session_id: session, session_epoch: 1, ..request.clone() };
+    assert_eq!(
+        client.call(5, &delete).await.responses[0].error_code,
+        ErrorCode::NONE
+    );
+    let mut next = FetchRequest {
+        session_id: session,
+        session_epoch: 1,
+        ..request.clone()
+    };
     next.topics.clear();
     let response = client.call(13, &next).await;
     assert_eq!(parts(&response)[0].error_code, ErrorCode::UNKNOWN_TOPIC_ID);
     assert_ne!(h.topic("t", 1).await, id, "F31");
     next.session_epoch = 2;
     let response = client.call(13, &next).await;
-    assert_eq!(parts(&response)[0].error_code, ErrorCode::INCONSISTENT_TOPIC_ID);
+    assert_eq!(
+        parts(&response)[0].error_code,
+        ErrorCode::INCONSISTENT_TOPIC_ID
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,10 +260,17 @@ async fn k13_a_session_answers_what_is_new_and_waits_when_asked_for_nothing() {
     (next.session_id, next.session_epoch) = (id, 1);
     let began = h.runtime.clock.monotonic();
     let response = client.call(11, &next).await;
-    assert_eq!((response.session_id, parts(&response).len()), (id, 0), "nothing is new");
+    assert_eq!(
+        (response.session_id, parts(&response).len()),
+        (id, 0),
+        "nothing is new"
+    );
     assert!(h.runtime.clock.monotonic() - began >= Duration::from_millis(500));
     // Empty: all partitions of the session, and a long poll (redpanda#1123).
-    let mut empty = FetchRequest { max_wait_ms: 30_000, ..next.clone() };
+    let mut empty = FetchRequest {
+        max_wait_ms: 30_000,
+        ..next.clone()
+    };
     empty.topics.clear();
     empty.session_epoch = 2;
     client.send(11, &empty).await;
@@ -221,12 +279,18 @@ async fn k13_a_session_answers_what_is_new_and_waits_when_asked_for_nothing() {
     let (_, response) = client.receive::<FetchRequest>(11).await;
     let data = parts(&response);
     assert_eq!(data.len(), 1);
-    assert_eq!((data[0].partition_index, values(data[0])), (2, vec!["b".to_owned()]));
+    assert_eq!(
+        (data[0].partition_index, values(data[0])),
+        (2, vec!["b".to_owned()])
+    );
     // Forgotten: gone from the session.
     empty.session_epoch = 3;
     empty.max_wait_ms = 0;
-    empty.forgotten_topics_data =
-        vec![ForgottenTopic { topic: "t".into(), partitions: vec![2], ..Default::default() }];
+    empty.forgotten_topics_data = vec![ForgottenTopic {
+        topic: "t".into(),
+        partitions: vec![2],
+        ..Default::default()
+    }];
     let response = client.call(11, &empty).await;
     assert!(parts(&response).is_empty());
 }
@@ -236,7 +300,10 @@ async fn k13_wrong_ids_and_epochs() {
     let h = start().await;
     h.topic("t", 1).await;
     let mut client = h.connect();
-    let mut request = FetchRequest { max_wait_ms: 0, ..fetch_request("t", &[(0, 0)]) };
+    let mut request = FetchRequest {
+        max_wait_ms: 0,
+        ..fetch_request("t", &[(0, 0)])
+    };
     (request.session_id, request.session_epoch) = (12_345, 1);
     let response = client.call(11, &request).await;
     assert_eq!(response.error_code, ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
@@ -266,10 +333,14 @@ async fn f24_a_session_gives_every_partition_its_turn() {
     for index in 0..4 {
         let batch = batch(&[&"x".repeat(1_000)]);
         for _ in 0..4 {
-            client.send(9, &produce_request("t", &[(index, batch.clone())])).await;
+            client
+                .send(9, &produce_request("t", &[(index, batch.clone())]))
+                .await;
         }
         for _ in 0..4 {
-            client.receive::<tidemill_wire::messages::produce::ProduceRequest>(9).await;
+            client
+                .receive::<tidemill_wire::messages::produce::ProduceRequest>(9)
+                .await;
         }
     }
     let mut request = fetch_request("t", &[(0, 0), (1, 0), (2, 0), (3, 0)]);
@@ -284,5 +355,9 @@ async fn f24_a_session_gives_every_partition_its_turn() {
         let with_data = data.iter().filter(|data| !values(data).is_empty());
         served.extend(with_data.map(|data| data.partition_index));
     }
-    assert_eq!(served, [0, 1, 2, 3], "one batch a fetch, each from the next partition");
+    assert_eq!(
+        served,
+        [0, 1, 2, 3],
+        "one batch a fetch, each from the next partition"
+    );
 }

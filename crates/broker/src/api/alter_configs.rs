@@ -24,19 +24,28 @@ pub(super) async fn handle(context: Context, request: AlterConfigsRequest) -> Al
             }
         })
         .collect();
-    let named: Vec<_> = edits.iter().map(|edit| (edit.kind, edit.name.clone())).collect();
+    let named: Vec<_> = edits
+        .iter()
+        .map(|edit| (edit.kind, edit.name.clone()))
+        .collect();
     let outcomes = alter(&context.broker, edits, request.validate_only).await;
-    let responses = named.into_iter().zip(outcomes).map(|((resource_type, name), outcome)| {
-        let mut response = AlterConfigsResourceResponse {
-            resource_type,
-            resource_name: name.into(),
-            ..AlterConfigsResourceResponse::default()
-        };
-        if let Err(refusal) = outcome {
-            response.error_code = context.error(refusal.code);
-            response.error_message = refusal.text();
-        }
-        response
-    });
-    AlterConfigsResponse { responses: responses.collect(), ..AlterConfigsResponse::default() }
+    let responses = named
+        .into_iter()
+        .zip(outcomes)
+        .map(|((resource_type, name), outcome)| {
+            let mut response = AlterConfigsResourceResponse {
+                resource_type,
+                resource_name: name.into(),
+                ..AlterConfigsResourceResponse::default()
+            };
+            if let Err(refusal) = outcome {
+                response.error_code = context.error(refusal.code);
+                response.error_message = refusal.text();
+            }
+            response
+        });
+    AlterConfigsResponse {
+        responses: responses.collect(),
+        ..AlterConfigsResponse::default()
+    }
 }

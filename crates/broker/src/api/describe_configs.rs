@@ -27,7 +27,11 @@ pub(super) async fn handle(
     let (synonyms, documentation) = (request.include_synonyms, request.include_documentation);
     let results = request.resources.into_iter().map(|resource| {
         let found = find(&context, &resource);
-        let DescribeConfigsResource { resource_type, resource_name, configuration_keys } = resource;
+        let DescribeConfigsResource {
+            resource_type,
+            resource_name,
+            configuration_keys,
+        } = resource;
         let mut result = DescribeConfigsResult {
             resource_type,
             resource_name,
@@ -51,7 +55,10 @@ pub(super) async fn handle(
         result
     });
     let results = results.collect();
-    DescribeConfigsResponse { results, ..DescribeConfigsResponse::default() }
+    DescribeConfigsResponse {
+        results,
+        ..DescribeConfigsResponse::default()
+    }
 }
 
 fn find(
@@ -61,7 +68,10 @@ fn find(
     let name = &resource.resource_name;
     let image = context.broker.cluster().image();
     let config = context.broker.config();
-    let (default, own) = (image.broker_configs(None), image.broker_configs(Some(config.node_id)));
+    let (default, own) = (
+        image.broker_configs(None),
+        image.broker_configs(Some(config.node_id)),
+    );
     let view = config.settings.with(&default, &own);
     match resource.resource_type {
         TOPIC => {
@@ -89,9 +99,15 @@ pub(super) fn topic_entries(
 ) -> Vec<DescribeConfigsResourceResult> {
     let image = context.broker.cluster().image();
     let config = context.broker.config();
-    let (default, own) = (image.broker_configs(None), image.broker_configs(Some(config.node_id)));
+    let (default, own) = (
+        image.broker_configs(None),
+        image.broker_configs(Some(config.node_id)),
+    );
     let described = describe_topic(&topic.configs, &config.settings.with(&default, &own));
-    described.into_iter().map(|config| entry(config, false, false)).collect()
+    described
+        .into_iter()
+        .map(|config| entry(config, false, false))
+        .collect()
 }
 
 fn entry(

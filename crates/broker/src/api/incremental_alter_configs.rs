@@ -19,7 +19,11 @@ pub(super) async fn handle(
         .into_iter()
         .map(|resource| {
             let changes = resource.configs.into_iter().map(|config| {
-                (config.name.into(), config.config_operation, config.value.map(Into::into))
+                (
+                    config.name.into(),
+                    config.config_operation,
+                    config.value.map(Into::into),
+                )
             });
             Edit {
                 kind: resource.resource_type,
@@ -28,20 +32,29 @@ pub(super) async fn handle(
             }
         })
         .collect();
-    let named: Vec<_> = edits.iter().map(|edit| (edit.kind, edit.name.clone())).collect();
+    let named: Vec<_> = edits
+        .iter()
+        .map(|edit| (edit.kind, edit.name.clone()))
+        .collect();
     let outcomes = alter(&context.broker, edits, request.validate_only).await;
-    let responses = named.into_iter().zip(outcomes).map(|((resource_type, name), outcome)| {
-        let mut response = AlterConfigsResourceResponse {
-            resource_type,
-            resource_name: name.into(),
-            ..AlterConfigsResourceResponse::default()
-        };
-        if let Err(refusal) = outcome {
-            response.error_code = context.error(refusal.code);
-            response.error_message = refusal.text();
-        }
-        response
-    });
+    let responses = named
+        .into_iter()
+        .zip(outcomes)
+        .map(|((resource_type, name), outcome)| {
+            let mut response = AlterConfigsResourceResponse {
+                resource_type,
+                resource_name: name.into(),
+                ..AlterConfigsResourceResponse::default()
+            };
+            if let Err(refusal) = outcome {
+                response.error_code = context.error(refusal.code);
+                response.error_message = refusal.text();
+            }
+            response
+        });
     let responses = responses.collect();
-    IncrementalAlterConfigsResponse { responses, ..IncrementalAlterConfigsResponse::default() }
+    IncrementalAlterConfigsResponse {
+        responses,
+        ..IncrementalAlterConfigsResponse::default()
+    }
 }

@@ -111,7 +111,16 @@ async fn find(
         (at @ 0.., _) => record(source::offset_for_timestamp(&partition, at, isolation).await?),
         _ => return Err(ErrorCode::UNSUPPORTED_VERSION),
     };
-    Ok(found)
+    // Versions before 4 cannot carry an epoch.
+    let leader_epoch = if context.version >= 4 {
+        found.leader_epoch
+    } else {
+        -1
+    };
+    Ok(ListOffsetsPartitionResponse {
+        leader_epoch,
+        ..found
+    })
 }
 
 /// A mark of the partition: no record, so no timestamp (K17).
