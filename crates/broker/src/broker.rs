@@ -20,7 +20,7 @@ use crate::{
     api,
     config::BrokerConfig,
     fetch::session::SessionCache,
-    metrics::Metrics,
+    metrics::{Metrics, gauge},
     net::{
         Advertised, Call, Frame, NetLimits, NetShared, Peer, Phase, Service, accept_loop,
         next_connection, serve_connection,
@@ -78,7 +78,7 @@ impl Broker {
         } = options;
         let broker = Arc::new(Self {
             metrics: Metrics::default(),
-            sessions: SessionCache::new(runtime.entropy.fork()),
+            sessions: SessionCache::new(runtime.entropy.fork(), config.fetch_sessions_max),
             topics: TopicCache::default(),
             net: NetShared::new(NetLimits::from(&*config), runtime.clock.clone()),
             phase: watch::channel(Phase::Run).0,
@@ -192,6 +192,39 @@ impl Broker {
     #[must_use]
     pub fn config(&self) -> &Arc<BrokerConfig> {
         &self.config
+    }
+
+    /// All that is counted, in Prometheus text format.
+    pub fn render_metrics(&self, out: &mut String) {
+        self.metrics.render(out);
+        let sessions = self.sessions.len() as u64;
+        gauge(
+            "tidemill_fetch_sessions",
+            "Incremental fetch sessions.",
+            sessions,
+            out,
+        );
+        let pending = self.log.pending_bytes();
+        gauge(
+            "tidemill_pending_bytes",
+            "Bytes appended and not yet durable.",
+            pending,
+            out,
+        );
+        let partitions = self.log.partitions().len() as u64;
+        gauge(
+            "tidemill_partitions",
+            "Partitions led by this broker.",
+            partitions,
+            out,
+        );
+        let panics = self.runtime.tasks.panics();
+        gauge(
+            "tidemill_task_panics",
+            "Tasks that ended by a panic.",
+            panics,
+            out,
+        );
     }
 
     /// Counters.

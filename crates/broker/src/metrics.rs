@@ -67,6 +67,9 @@ struct PerApi {
     latency: Histogram,
 }
 
+/// Name, help and value of a counter by API.
+type Counter = (&'static str, &'static str, fn(&PerApi) -> &AtomicU64);
+
 /// What the broker counts. Never reset.
 #[derive(Debug)]
 pub struct Metrics {
@@ -159,7 +162,7 @@ impl Metrics {
             .map(|key| (*key, self.api(*key)))
             .filter(|(_, api)| api.requests.load(Ordering::Relaxed) > 0)
             .collect();
-        let counters: [(&str, &str, fn(&PerApi) -> &AtomicU64); 3] = [
+        let counters: [Counter; 3] = [
             ("tidemill_requests_total", "Requests by API.", |api| {
                 &api.requests
             }),
@@ -239,6 +242,12 @@ impl Metrics {
         head("tidemill_connections", "Open connections.", "gauge", out);
         let _ = writeln!(out, "tidemill_connections {}", self.connections());
     }
+}
+
+/// One gauge in Prometheus text format.
+pub(crate) fn gauge(name: &str, help: &str, value: u64, out: &mut String) {
+    head(name, help, "gauge", out);
+    let _ = writeln!(out, "{name} {value}");
 }
 
 fn head(name: &str, help: &str, kind: &str, out: &mut String) {

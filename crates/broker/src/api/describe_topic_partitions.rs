@@ -17,9 +17,6 @@ use tidemill_wire::{
 use super::{Context, Outcome, metadata::TOPIC_OPERATIONS};
 use crate::topics::{check_name, is_internal};
 
-/// Partitions in one answer at most: Kafka's `max.request.partition.size.limit`.
-const PARTITIONS_MAX: usize = 2_000;
-
 pub(super) async fn handle(
     context: Context,
     request: DescribeTopicPartitionsRequest,
@@ -49,7 +46,7 @@ async fn answer(
         None => (Str::EMPTY, 0),
     };
     let limit = usize::try_from(request.response_partition_limit).unwrap_or(0);
-    let mut left = limit.clamp(1, PARTITIONS_MAX);
+    let mut left = limit.clamp(1, context.broker.config().described_partitions_max.max(1));
     let mut response = DescribeTopicPartitionsResponse::default();
     for name in names.range(from_name.clone()..) {
         let from = if *name == from_name {

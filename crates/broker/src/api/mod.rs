@@ -266,7 +266,9 @@ fn encode<M: Message>(context: &Context, version: i16, response: &M) -> Reply {
             Reply::Send(frame.slices)
         }
         Err(error) => {
-            tracing::error!(api = %context.key, version, %error, "response cannot be encoded");
+            let client_id = context.client_id.as_deref().unwrap_or_default();
+            let api = context.key;
+            tracing::error!(%api, version, client_id, %error, "response cannot be encoded");
             Reply::Close
         }
     }

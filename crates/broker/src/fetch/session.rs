@@ -15,8 +15,6 @@ use tidemill_wire::{
     messages::fetch::{FetchPartition, FetchRequest, ForgottenTopic, PartitionData},
 };
 
-/// Sessions kept: Kafka's `max.incremental.fetch.session.cache.slots`.
-const SESSIONS_MAX: usize = 1_000;
 /// Partitions over all sessions; some 100 bytes each.
 const PARTITIONS_MAX: usize = 500_000;
 /// A session unused for this long gives way to a new one: Kafka's
@@ -304,14 +302,17 @@ struct Slot {
 /// The sessions of a broker, within limits.
 pub(crate) struct SessionCache {
     slots: Mutex<BTreeMap<i32, Slot>>,
+    /// `max.incremental.fetch.session.cache.slots`.
+    limit: usize,
     entropy: Entropy,
 }
 
 impl SessionCache {
-    /// No sessions.
-    pub fn new(entropy: Entropy) -> Self {
+    /// No sessions yet, and at most `limit`.
+    pub fn new(entropy: Entropy, limit: usize) -> Self {
         Self {
             slots: Mutex::default(),
+            limit,
             entropy,
         }
     }
@@ -374,7 +375,7 @@ impl SessionCache {
         now: Instant,
     ) -> i32 {
         let mut slots = self.slots.lock();
-        if targets.is_empty() || !make_room(&mut slots, targets.len(), now) {
+        if targets.is_empty() || !make_room(&mut slots, self.limit, targets.len(), now) {
             return 0;
         }
         let id = loop {
@@ -420,11 +421,19 @@ impl SessionCache {
 
 /// Makes room for a session of `partitions`: the longest unused goes if it is stale, else the
 /// smallest if it is smaller than the new one, which saves more.
-fn make_room(slots: &mut BTreeMap<i32, Slot>, partitions: usize, now: Instant) -> bool {
+fn make_room(
+    slots: &mut BTreeMap<i32, Slot>,
+    limit: usize,
+    partitions: usize,
+    now: Instant,
+) -> bool {
     let fits = |slots: &BTreeMap<i32, Slot>| {
         let held: usize = slots.values().map(|slot| slot.partitions).sum();
-        slots.len() < SESSIONS_MAX && held + partitions <= PARTITIONS_MAX
+        slots.len() < limit && held + partitions <= PARTITIONS_MAX
     };
+    if limit == 0 || partitions > PARTITIONS_MAX {
+        return false;
+    }
     while !fits(slots) {
         let oldest = slots.iter().min_by_key(|(_, slot)| slot.last_used);
         let smallest = slots.iter().min_by_key(|(_, slot)| slot.partitions);

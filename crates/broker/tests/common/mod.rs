@@ -22,7 +22,7 @@ use tidemill_wire::{
     ids::{NodeId, TopicId},
     messages::{
         create_topics::{CreatableTopic, CreateTopicsRequest},
-        fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData},
+        fetch::{FetchPartition, FetchRequest, FetchTopic, PartitionData},
         produce::{
             PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData,
         },

@@ -162,6 +162,7 @@ async fn recover_once(
     let _ = sealed;
     Ok(Recovered {
         partitions: partitions.into_values().collect(),
+        ..Recovered::default()
     })
 }
 
