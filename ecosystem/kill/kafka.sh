@@ -19,7 +19,8 @@ offsets.topic.num.partitions=4
 group.initial.rebalance.delay.ms=0
 X
 printf '%s\n' rootLogger=warn,c appender.c.type=Console appender.c.name=c \
-  appender.c.layout.type=PatternLayout 'appender.c.layout.pattern=%d %p %c{1} %m%n' >"$D/log4j2.properties"
+  appender.c.layout.type=PatternLayout 'appender.c.layout.pattern=%d %p %c{1} %m%n' \
+  >"$D/log4j2.properties"
 log=-Dlog4j2.configurationFile=$D/log4j2.properties
 [ -f "$D/data/meta.properties" ] || java "$log" -cp "$JARS/*" kafka.tools.StorageTool format \
   --config "$D/s.properties" --cluster-id AAAAAAAAQAKAAAAAAAAAAA --standalone || exit 1
