@@ -40,6 +40,9 @@ impl From<AppendFailed> for AppendError {
 
 pub(crate) fn append(log: &Log, entry: Entry) -> Result<Vec<Appended>, AppendError> {
     let wal = log.wal();
+    if let Some(why) = wal.stopped() {
+        return Err(why.into());
+    }
     let bytes = entry.size_bytes();
     let limit = wal.limits.entry_bytes_max as u64;
     if bytes > limit {

@@ -4,5 +4,10 @@
 
 mod append;
 mod crash;
+mod format;
+mod fresh;
 mod harness;
+mod oracle;
+mod producers;
 mod sealer;
+mod wal;
