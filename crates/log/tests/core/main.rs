@@ -10,4 +10,5 @@ mod harness;
 mod oracle;
 mod producers;
 mod sealer;
+mod throughput;
 mod wal;
