@@ -50,16 +50,19 @@ fn spans(writer: WriterId, fragments: &[Fragment], range: Range<u64>) -> Vec<Wal
 }
 
 impl Engine {
-    /// Commits the entries that are ready, in order.
-    pub(super) fn commit_ready(&mut self) {
-        let mut ready = std::mem::take(&mut self.ready);
-        for (written_ms, entry) in ready.drain(..) {
+    /// Commits the entries that are ready, in order; false if the writer had to stop.
+    pub(super) fn commit_ready(&mut self) -> bool {
+        // Reversed and popped: what is left when a commit fails is failed with the rest.
+        self.ready.reverse();
+        while let Some((written_ms, entry)) = self.ready.pop() {
+            self.committing = Some(entry.outcome.clone());
             if let Err(broken) = self.commit(written_ms, entry) {
                 self.broken(broken);
-                return;
+                return false;
             }
+            self.committing = None;
         }
-        self.ready = ready;
+        true
     }
 
     fn commit(&mut self, written_ms: i64, entry: Staged) -> Result<(), Violation> {

@@ -12,6 +12,7 @@ use super::{
     object::{Encoded, Landed, whole},
     queue::Queued,
     stage::{Cutting, Fragment, Needs, Staged},
+    ticket::Pending,
     window::{Object, Window},
 };
 use crate::{
@@ -30,6 +31,8 @@ pub(super) struct Engine {
     bulk_in_flight: usize,
     /// Entries to be committed now, with the time of their objects.
     pub(super) ready: Vec<(i64, Staged)>,
+    /// The entry being committed.
+    pub(super) committing: Option<Arc<Pending>>,
     /// Partitions whose waiters are to be woken.
     pub(super) touched: Vec<Arc<Partition>>,
     landed: mpsc::Receiver<Landed>,
@@ -47,6 +50,7 @@ impl Engine {
             in_flight: 0,
             bulk_in_flight: 0,
             ready: Vec::new(),
+            committing: None,
             touched: Vec::new(),
             landed,
             send_landed,
@@ -56,20 +60,16 @@ impl Engine {
     pub async fn run(mut self) {
         let wal = self.wal.clone();
         let mut stop = wal.stop.subscribe();
-        let why = loop {
+        loop {
             let alarm = self.send_due();
             tokio::select! {
                 biased;
-                why = stop.wait_for(Option::is_some) => {
-                    // The sender lives as long as `wal`.
-                    break why.ok().and_then(|why| *why).unwrap_or(AppendFailed::Closed);
-                }
+                _ = stop.wait_for(Option::is_some) => return,
                 Some(landed) = self.landed.recv() => self.take_landed(landed),
                 () = wal.pushed.notified() => {}
                 () = until(&wal, alarm) => {}
             }
-        };
-        self.fail_all(why);
+        }
     }
 
     /// Sends all that may be sent now; gives the time of the next object, if time decides.
@@ -256,7 +256,9 @@ impl Engine {
                 self.wal.freshness.put_landed(object.sent);
             }
             self.ready = ready;
-            self.commit_ready();
+            if !self.commit_ready() {
+                return;
+            }
             self.window
                 .advance(self.cutting.as_ref().and_then(Cutting::first));
             next = self.landed.try_recv().ok();
@@ -287,7 +289,9 @@ impl Engine {
         let cutting = self.cutting.take().map(|cutting| cutting.entry);
         let staged = self.window.clear().into_iter().chain(cutting);
         let staged = staged.chain(self.ready.drain(..).map(|(_, entry)| entry));
-        let outcomes = staged.map(|entry| entry.outcome);
+        let outcomes = staged
+            .map(|entry| entry.outcome)
+            .chain(self.committing.take());
         for outcome in outcomes.chain(queued.into_iter().map(|entry| entry.outcome)) {
             outcome.resolve(Err(why));
         }
@@ -299,6 +303,21 @@ impl Engine {
             .for_each(|partition| partition.stop(why));
         self.wal.decided.notify_waiters();
         self.wal.settled.notify_waiters();
+    }
+}
+
+/// However the engine ends, a panic included, nobody is left waiting.
+impl Drop for Engine {
+    fn drop(&mut self) {
+        let panicked = std::thread::panicking();
+        let why = if panicked {
+            AppendFailed::Fenced
+        } else {
+            AppendFailed::Closed
+        };
+        self.wal.stop(why);
+        let why = self.wal.stopped().unwrap_or(why);
+        self.fail_all(why);
     }
 }
 

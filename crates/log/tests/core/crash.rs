@@ -231,6 +231,7 @@ async fn run(world: World, seed: u64) {
         }
         let from = Recovered {
             partitions: recovered.into_values().collect(),
+            ..Recovered::default()
         };
         let log = world.open_with(writer, tight(), from).await;
         world.faulty.heal();

@@ -179,6 +179,7 @@ fn an_epoch_ends_where_the_next_begins() {
         recovered.head = head;
         let from = Recovered {
             partitions: vec![recovered],
+            ..Recovered::default()
         };
         let log = world.open_with(2, LogLimits::local(), from).await;
         let partition_0 = log.partition(partition(0)).unwrap();

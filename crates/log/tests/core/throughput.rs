@@ -58,7 +58,10 @@ async fn produce(log: Arc<Log>, producer: i64, batches: i32) {
 
 fn limits() -> LogLimits {
     let mut limits = LogLimits::local();
-    if let Some(puts) = std::env::var("PUTS").ok().and_then(|puts| puts.parse().ok()) {
+    if let Some(puts) = std::env::var("PUTS")
+        .ok()
+        .and_then(|puts| puts.parse().ok())
+    {
         limits.puts_in_flight_max = puts;
     }
     limits
