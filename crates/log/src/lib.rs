@@ -7,6 +7,8 @@ pub mod entry;
 pub mod error;
 pub mod extents;
 pub mod format;
+pub mod fsck;
+pub mod inspect;
 pub mod keys;
 pub mod limits;
 mod log;

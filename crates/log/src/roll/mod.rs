@@ -29,7 +29,7 @@ use tidemill_store::{Store, StoreError};
 use tidemill_wire::ids::{LeaderEpoch, Offset, PartitionId, WriterId};
 
 use crate::{
-    ckpt::{ChainError, CheckpointLog, PublishError},
+    ckpt::{ChainError, ChainState, CheckpointLog, PublishError},
     extents::ExtentList,
     log::Log,
     read::ReadError,
@@ -102,6 +102,29 @@ pub struct Leftovers {
     pub garbage: BTreeSet<DataObjectId>,
     /// Partitions that checkpoints hold, but whose topics were deleted: their objects are freed.
     pub orphans: Vec<(PartitionId, ExtentList)>,
+}
+
+impl Leftovers {
+    /// Adds what the chain of a sealed writer leaves; `exists` says whether a partition's topic still
+    /// does. Writers come newest first. Returns true if the writer's checkpoints speak for those before
+    /// it, which then need not be added.
+    pub fn add(
+        &mut self,
+        writer: WriterId,
+        chain: &ChainState,
+        exists: impl Fn(PartitionId) -> bool,
+    ) -> bool {
+        self.cleanup.insert(writer);
+        if chain.newest.is_none() {
+            return false;
+        }
+        self.cleanup.extend(&chain.cleanup);
+        self.garbage.extend(&chain.garbage);
+        let gone = chain.partitions.iter().filter(|(id, _)| !exists(**id));
+        self.orphans
+            .extend(gone.map(|(id, state)| (*id, state.extents.clone())));
+        true
+    }
 }
 
 /// What became of a partition that this writer does not lead.

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use tidemill_log::{
     Entry, Latency, Log, LogLimits, LogOptions, PartitionConfig,
     ckpt::read_chain,
+    fsck::{self, FsckOptions},
     read::{Isolation, ReadRequest},
     recover::Recovered,
     roll::{Roller, SoleLeader},
@@ -306,6 +307,18 @@ impl Rig {
         for id in chain.partitions.keys() {
             assert!(self.log.partition(*id).is_some(), "{id} was dropped");
         }
+    }
+
+    /// Everything stored fits together, and nothing is left over.
+    pub async fn check_stored(&self, store: &Store) {
+        let options = FsckOptions {
+            deep: true,
+            partitions: None,
+        };
+        let report = fsck::check(store, &options, &|_| ()).await.unwrap();
+        assert_eq!(report.damage, [], "damage");
+        assert_eq!(report.garbage, [], "garbage");
+        assert!(report.others.is_empty());
     }
 
     pub async fn merge_all(&mut self) {

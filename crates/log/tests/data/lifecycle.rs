@@ -46,6 +46,7 @@ async fn one_step(rig: &mut Rig, world: &World, led: &mut i32) {
             rig.follow_log_starts();
         }
         9 => rig.check_all().await,
+        10 if rig.entropy.below(8) == 0 => rig.check_stored(&world.store).await,
         _ => rig.append_random(index).await,
     }
 }
@@ -64,6 +65,7 @@ async fn live(world: World, steps: u32) {
     rig.roller.round().await.unwrap();
     rig.merge_all().await;
     rig.check_chain(&world.store).await;
+    rig.check_stored(&world.store).await;
     rig.check_all().await;
     rig.check_offsets_and_times().await;
 }
@@ -101,6 +103,7 @@ fn everything_goes_when_the_topics_are_deleted() {
             let chain = tidemill_log::keys::ckpt_prefix(WRITER);
             let chain = world.store.list_all(&format!("{chain}/")).await.unwrap();
             assert!(chain.len() <= 64, "trimmed below the last full one");
+            rig.check_stored(&world.store).await;
         });
     }
 }

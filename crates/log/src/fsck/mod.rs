@@ -1,0 +1,300 @@
+//! Proof from the bucket alone that everything stored fits together, beside a live broker or without.
+//!
+//! The newest checkpoints say what must exist; every object they name, directly or through manifests,
+//! is checked against its own header, directory and (deep) every byte, and the WAL above them for holes.
+//! What nobody names is garbage. What a live broker may be working on is neither.
+
+mod data;
+mod survey;
+mod wal;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
+
+use tidemill_store::{Store, StoreError, StoreErrorKind};
+use tidemill_wire::ids::{PartitionId, WriterId};
+
+use crate::{
+    ckpt::{ChainError, ChainState, read_chain},
+    keys,
+    read::{ReadOptions, Reader},
+    types::DataObjectId,
+};
+
+/// What to check.
+#[derive(Clone, Debug, Default)]
+pub struct FsckOptions {
+    /// Read every byte, not only headers, directories and footers.
+    pub deep: bool,
+    /// The partitions that exist, from the metadata, if known: others in checkpoints are leftovers of
+    /// deleted topics.
+    pub partitions: Option<BTreeSet<PartitionId>>,
+}
+
+/// One thing that is wrong, or superfluous.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The object's key.
+    pub key: String,
+    /// What is wrong with it, or why it is garbage.
+    pub what: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`: {}", self.key, self.what)
+    }
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Something acknowledged cannot be read, or does not fit.
+    pub damage: Vec<Finding>,
+    /// Objects that nobody lists and nobody will delete by itself.
+    pub garbage: Vec<Finding>,
+    /// Objects that nobody lists and that a writer is about to delete.
+    pub pending: u64,
+    /// Keys that are no objects of the log: the metadata's, and strangers.
+    pub others: Vec<String>,
+    /// Writers that were looked at.
+    pub writers: u64,
+    /// Partitions that were checked.
+    pub partitions: u64,
+    /// Objects that were checked.
+    pub objects: u64,
+    /// Bytes that were read (deep) or vouched for by directories.
+    pub bytes: u64,
+}
+
+impl Report {
+    /// True if there is neither damage nor garbage.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.damage.is_empty() && self.garbage.is_empty()
+    }
+
+    fn damage(&mut self, key: impl Into<String>, what: impl Into<String>) {
+        self.damage.push(Finding {
+            key: key.into(),
+            what: what.into(),
+        });
+    }
+
+    fn garbage(&mut self, key: impl Into<String>, what: impl Into<String>) {
+        self.garbage.push(Finding {
+            key: key.into(),
+            what: what.into(),
+        });
+    }
+}
+
+/// A check and what it works with.
+struct Check<'a> {
+    store: &'a Store,
+    reader: Arc<Reader>,
+    options: &'a FsckOptions,
+    found: survey::Survey,
+    report: Report,
+    /// Objects that some partition lists.
+    listed: BTreeSet<DataObjectId>,
+    progress: &'a (dyn Fn(&str) + Sync),
+}
+
+/// The chains that count.
+struct Chains {
+    all: BTreeMap<WriterId, ChainState>,
+    /// Whose checkpoints speak for partitions.
+    speakers: BTreeSet<WriterId>,
+}
+
+/// How often a check that a live writer has overtaken starts anew.
+const TRIES: u32 = 3;
+
+/// Checks everything the log has stored. `progress` is told what is being looked at.
+///
+/// # Errors
+/// The store did not answer; nothing can be said then.
+pub async fn check(
+    store: &Store,
+    options: &FsckOptions,
+    progress: &(dyn Fn(&str) + Sync),
+) -> Result<Report, StoreError> {
+    let mut tries = 1;
+    loop {
+        let report = check_once(store, options, progress).await?;
+        // A live writer deletes and trims on: what is missing may have been dropped meanwhile.
+        if report.is_clean() || tries == TRIES {
+            return Ok(report);
+        }
+        tries += 1;
+    }
+}
+
+async fn check_once(
+    store: &Store,
+    options: &FsckOptions,
+    progress: &(dyn Fn(&str) + Sync),
+) -> Result<Report, StoreError> {
+    let reader = Reader::new(store.clone(), store.runtime().clone(), ReadOptions::local());
+    let mut check = Check {
+        store,
+        reader,
+        options,
+        found: survey::Survey::default(),
+        report: Report::default(),
+        listed: BTreeSet::new(),
+        progress,
+    };
+    check.survey().await?;
+    let chains = check.read_chains().await?;
+    let wal = check.check_wals(&chains).await?;
+    check.check_partitions(&chains, &wal).await?;
+    check.find_garbage(&chains).await?;
+    Ok(check.report)
+}
+
+impl Check<'_> {
+    fn say(&self, what: &str) {
+        (self.progress)(what);
+    }
+
+    /// Reads all checkpoint logs. A closed one whose writer has been cleaned up after need not be
+    /// complete.
+    async fn read_chains(&mut self) -> Result<Chains, StoreError> {
+        let mut all = BTreeMap::new();
+        let mut published_above = false;
+        let mut speakers = BTreeSet::new();
+        let mut closed_may_speak = true;
+        let writers: Vec<WriterId> = self.found.writers().into_iter().rev().collect();
+        for writer in writers {
+            self.report.writers += 1;
+            self.say(&format!("checkpoints of writer {writer}"));
+            let chain = match read_chain(self.store, writer).await {
+                Ok(chain) => chain,
+                Err(ChainError::Store(error)) => return Err(error),
+                Err(ChainError::Missing { .. }) if published_above => {
+                    self.closed_without_base(writer).await?
+                }
+                Err(error @ (ChainError::Missing { .. } | ChainError::Object { .. })) => {
+                    let key = keys::ckpt_prefix(writer);
+                    self.report.damage(key, error.to_string());
+                    continue;
+                }
+            };
+            let is_closed = chain.closing.is_some();
+            if chain.newest.is_some() && (!is_closed || closed_may_speak) {
+                speakers.insert(writer);
+                closed_may_speak = false;
+            }
+            published_above |= chain.newest.is_some();
+            all.insert(writer, chain);
+        }
+        Ok(Chains { all, speakers })
+    }
+
+    async fn closed_without_base(&self, writer: WriterId) -> Result<ChainState, StoreError> {
+        match crate::ckpt::find_closing(self.store, writer).await {
+            Ok(Some(closed)) => Ok(ChainState {
+                closing: Some((closed.number, closed.closing)),
+                ..ChainState::default()
+            }),
+            Err(ChainError::Store(error)) => Err(error),
+            Ok(None) | Err(_) => Ok(ChainState::default()),
+        }
+    }
+
+    /// True if an object that the listing shows, or does not show, is there now.
+    async fn exists(&self, key: &str) -> Result<Option<u64>, StoreError> {
+        match self.store.head(key).await {
+            Ok(meta) => Ok(Some(meta.size)),
+            Err(error) if error.kind == StoreErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What nobody lists.
+    async fn find_garbage(&mut self, chains: &Chains) -> Result<(), StoreError> {
+        let mut waiting: BTreeSet<DataObjectId> = BTreeSet::new();
+        let mut cleaning: BTreeSet<WriterId> = BTreeSet::new();
+        for chain in chains
+            .speakers
+            .iter()
+            .filter_map(|writer| chains.all.get(writer))
+        {
+            waiting.extend(&chain.garbage);
+            cleaning.extend(&chain.cleanup);
+        }
+        let newest_speaker = chains.speakers.last().copied();
+        for (object, _) in std::mem::take(&mut self.found.data) {
+            if self.listed.contains(&object) {
+                continue;
+            }
+            let chain = chains.all.get(&object.writer);
+            let in_flight = chain
+                .is_none_or(|chain| chain.closing.is_none() && object.seq >= chain.next_data_seq);
+            // Whoever takes over next looks through what a writer above the newest speaker left.
+            let to_be_inherited = newest_speaker.is_none_or(|newest| object.writer >= newest)
+                && chain.is_some_and(|chain| chain.closing.is_some());
+            if in_flight || to_be_inherited {
+                continue;
+            }
+            if waiting.contains(&object) || cleaning.contains(&object.writer) {
+                self.report.pending += 1;
+                continue;
+            }
+            let key = keys::data_key(object);
+            if self.exists(&key).await?.is_some() {
+                self.report.garbage(key, "no partition lists it");
+            }
+        }
+        self.find_old_logs(chains, &cleaning, newest_speaker).await
+    }
+
+    /// Logs of sealed writers that somebody has taken over from long ago.
+    async fn find_old_logs(
+        &mut self,
+        chains: &Chains,
+        cleaning: &BTreeSet<WriterId>,
+        newest_speaker: Option<WriterId>,
+    ) -> Result<(), StoreError> {
+        for (writer, chain) in &chains.all {
+            let Some((closing_number, closing)) = &chain.closing else {
+                continue;
+            };
+            if newest_speaker.is_none_or(|newest| *writer >= newest) {
+                continue;
+            }
+            let wal = self.found.wal.get(writer).cloned().unwrap_or_default();
+            let newest = wal.last_key_value().map(|(number, _)| *number);
+            let landed = wal
+                .keys()
+                .filter(|n| Some(**n) != newest && closing.landed(**n));
+            let checkpoints = self
+                .found
+                .checkpoints
+                .get(writer)
+                .cloned()
+                .unwrap_or_default();
+            let old = checkpoints.iter().filter(|number| *number < closing_number);
+            let left: Vec<String> = landed
+                .map(|number| format!("{}/{number:020}", keys::wal_prefix(*writer)))
+                .chain(old.map(|number| format!("{}/{number:020}", keys::ckpt_prefix(*writer))))
+                .collect();
+            if cleaning.contains(writer) {
+                self.report.pending += left.len() as u64;
+                continue;
+            }
+            for key in left {
+                if self.exists(&key).await?.is_some() {
+                    self.report
+                        .garbage(key, "its writer was sealed and its data is elsewhere");
+                }
+            }
+        }
+        Ok(())
+    }
+}
