@@ -1,5 +1,8 @@
-//! The life of data: roll, merge, retention, deletion, reads, checkpoints.
+//! The life of data: roll, merge, retention, deletion, reads, checkpoints, crashes.
 #![allow(clippy::unwrap_used, reason = "a test may stop at once")]
 
+mod counts;
+mod crash;
+mod damage;
 mod harness;
 mod lifecycle;

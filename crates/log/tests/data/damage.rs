@@ -1,0 +1,162 @@
+//! Damaged, missing and superfluous objects: what readers and fsck say.
+
+use bytes::Bytes;
+use tidemill_log::{
+    Log,
+    fsck::{self, FsckOptions, Report},
+    inspect, keys,
+    read::{Isolation, ReadError, ReadRequest, ReadResult},
+    recover::Recovered,
+    types::{DataObjectId, Extent},
+};
+use tidemill_store::{
+    Backend, Payload,
+    testing::{Fault, FaultPlan, Operation, Rule},
+};
+use tidemill_wire::ids::Offset;
+
+use crate::harness::{Rig, START_MS, WRITER, World, partition, simulate, small_limits};
+
+async fn rolled(world: &World) -> Rig {
+    // Nothing rolled stays in memory.
+    let mut limits = small_limits();
+    limits.tail_bytes_max = 0;
+    let mut rig = world.open(WRITER, limits, Recovered::default()).await;
+    rig.lead(0);
+    rig.lead(1);
+    for _ in 0..4 {
+        rig.append(0, &[START_MS, START_MS + 5], 40_000).await;
+        rig.append(1, &[START_MS], 200).await;
+    }
+    rig.roller.round().await.unwrap();
+    rig
+}
+
+fn extent(log: &Log, index: i32) -> Extent {
+    log.partition(partition(index)).unwrap().extents().recent[0].clone()
+}
+
+async fn read(log: &Log, index: i32) -> Result<ReadResult, ReadError> {
+    let request = ReadRequest {
+        offset: Offset(0),
+        max_bytes: 1 << 20,
+        isolation: Isolation::Uncommitted,
+        at_least_one: true,
+    };
+    log.partition(partition(index)).unwrap().read(request).await
+}
+
+async fn replace(world: &World, key: &str, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = world.memory.get(key).await.unwrap().to_vec();
+    change(&mut bytes);
+    world.memory.delete(key).await.unwrap();
+    world.memory.put_if_absent(key, Payload::from(Bytes::from(bytes))).await.unwrap();
+}
+
+async fn check(world: &World, deep: bool) -> Report {
+    let options = FsckOptions { deep, partitions: None };
+    fsck::check(&world.store, &options, &|_| ()).await.unwrap()
+}
+
+#[test]
+fn a_flipped_bit_is_corruption_of_that_partition_alone() {
+    simulate(1, |world| async move {
+        let rig = rolled(&world).await;
+        let extent = extent(&rig.log, 0);
+        let key = keys::data_key(extent.object);
+        let at = extent.range.start as usize + 1_000;
+        replace(&world, &key, |bytes| bytes[at] ^= 1).await;
+        let error = read(&rig.log, 0).await.unwrap_err();
+        assert!(matches!(&error, ReadError::Corrupt { key: named, .. } if *named == key), "{error}");
+        assert!(read(&rig.log, 1).await.unwrap().size > 0);
+        let report = check(&world, true).await;
+        assert_eq!(report.damage.len(), 1, "{report:?}");
+        assert_eq!(report.damage[0].key, key);
+        assert!(check(&world, false).await.is_clean(), "only the directories were read");
+    });
+}
+
+#[test]
+fn a_bad_answer_is_asked_for_again() {
+    simulate(2, |world| async move {
+        let rig = rolled(&world).await;
+        let rule = Rule::new(Operation::Get, "data", Fault::BitFlip).times(1);
+        world.faulty.set_plan(FaultPlan::none().rule(rule));
+        assert!(read(&rig.log, 0).await.unwrap().size > 0);
+    });
+}
+
+#[test]
+fn base_offset_and_epoch_are_covered_by_a_checksum() {
+    simulate(3, |world| async move {
+        let rig = rolled(&world).await;
+        let extent = extent(&rig.log, 0);
+        // Kafka's own CRC leaves these bytes out.
+        for byte in [7, 15] {
+            let at = extent.range.start as usize + byte;
+            replace(&world, &keys::data_key(extent.object), |bytes| bytes[at] ^= 1).await;
+            assert!(matches!(read(&rig.log, 0).await, Err(ReadError::Corrupt { .. })));
+            replace(&world, &keys::data_key(extent.object), |bytes| bytes[at] ^= 1).await;
+        }
+        assert!(read(&rig.log, 0).await.unwrap().size > 0);
+    });
+}
+
+#[test]
+fn fsck_names_what_is_missing_and_what_is_left_over() {
+    simulate(4, |world| async move {
+        let rig = rolled(&world).await;
+        assert!(check(&world, true).await.is_clean());
+        let extent = extent(&rig.log, 1);
+        let key = keys::data_key(extent.object);
+        let bytes = world.memory.get(&key).await.unwrap();
+        world.memory.delete(&key).await.unwrap();
+        let report = check(&world, false).await;
+        assert_eq!(report.damage.len(), 1);
+        assert_eq!(report.damage[0].key, key);
+        assert!(matches!(read(&rig.log, 1).await, Err(ReadError::Store(_))));
+        world.memory.put_if_absent(&key, Payload::from(bytes.clone())).await.unwrap();
+        // What a writer of which nothing else is known left behind may be in flight.
+        let stray = DataObjectId { seq: 1_000, ..extent.object };
+        let key = keys::data_key(stray);
+        world.memory.put_if_absent(&key, Payload::from(bytes)).await.unwrap();
+        assert!(check(&world, false).await.is_clean(), "its writer may be about to list it");
+        world.memory.delete(&key).await.unwrap();
+        // A number of the WAL that no checkpoint holds.
+        let mut rig = rig;
+        rig.append(0, &[START_MS], 10).await;
+        rig.append(0, &[START_MS], 10).await;
+        let wal = rig.log.wal_objects();
+        let (last, _) = *wal.list_from(0).await.unwrap().last().unwrap();
+        let key = wal.key(last - 1);
+        let bytes = world.memory.get(&key).await.unwrap();
+        world.memory.delete(&key).await.unwrap();
+        let report = check(&world, false).await;
+        assert!(report.damage.iter().any(|finding| finding.key == key), "{report:?}");
+        world.memory.put_if_absent(&key, Payload::from(bytes)).await.unwrap();
+        assert!(check(&world, true).await.is_clean());
+    });
+}
+
+#[test]
+fn every_object_can_be_shown() {
+    simulate(5, |world| async move {
+        let mut rig = rolled(&world).await;
+        for _ in 0..12 {
+            rig.append(0, &[START_MS], 100).await;
+            rig.roller.round().await.unwrap();
+        }
+        tidemill_log::ckpt::close(&world.store, WRITER, [7; 16], 3, &[3, 5]).await.unwrap();
+        let mut kinds = String::new();
+        for meta in world.store.list_all("").await.unwrap() {
+            let bytes = world.store.get(&meta.key).await.unwrap();
+            let needed = inspect::bytes_needed(&bytes).unwrap();
+            let text = inspect::render(&bytes.slice(..needed as usize)).unwrap();
+            assert!(text.contains("writer: 5"), "{text}");
+            kinds.push_str(text.lines().next().unwrap());
+        }
+        for kind in ["Wal", "Checkpoint", "ClosingCheckpoint", "SetObject", "Segment", "Manifest"] {
+            assert!(kinds.contains(kind), "{kind} in {kinds}");
+        }
+    });
+}
