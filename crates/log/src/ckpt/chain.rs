@@ -18,9 +18,6 @@ use crate::{
 /// is read anew, so many times.
 pub(super) const READ_TRIES: u32 = 8;
 
-/// Damage is believed after so many further reads.
-const DAMAGE_TRIES: u32 = 2;
-
 /// One partition as a chain says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionState {

@@ -46,17 +46,10 @@ async fn newest_once(log: &NumberedLog) -> Result<Option<(u64, Number)>, ChainEr
     let Some(number) = log.head_by_listing().await? else {
         return Ok(None);
     };
-    let mut tries = 0;
-    loop {
-        // The newest number is never trimmed.
-        let key = log.key(number);
-        let bytes = log.read(number).await?.ok_or(ChainError::Missing { key })?;
-        match decode(log, number, &bytes) {
-            // A bad answer of the store is not yet a bad object.
-            Err(_) if tries < 2 => tries += 1,
-            decoded => return Ok(Some((number, decoded?))),
-        }
-    }
+    // The newest number is never trimmed.
+    let key = log.key(number);
+    let bytes = log.read(number).await?.ok_or(ChainError::Missing { key })?;
+    Ok(Some((number, decode(log, number, &bytes)?)))
 }
 
 /// Closes `writer`'s checkpoint log above its newest checkpoint; if somebody has closed it already,

@@ -50,11 +50,18 @@ async fn replace(world: &World, key: &str, change: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = world.memory.get(key).await.unwrap().to_vec();
     change(&mut bytes);
     world.memory.delete(key).await.unwrap();
-    world.memory.put_if_absent(key, Payload::from(Bytes::from(bytes))).await.unwrap();
+    world
+        .memory
+        .put_if_absent(key, Payload::from(Bytes::from(bytes)))
+        .await
+        .unwrap();
 }
 
 async fn check(world: &World, deep: bool) -> Report {
-    let options = FsckOptions { deep, partitions: None };
+    let options = FsckOptions {
+        deep,
+        partitions: None,
+    };
     fsck::check(&world.store, &options, &|_| ()).await.unwrap()
 }
 
@@ -67,12 +74,18 @@ fn a_flipped_bit_is_corruption_of_that_partition_alone() {
         let at = extent.range.start as usize + 1_000;
         replace(&world, &key, |bytes| bytes[at] ^= 1).await;
         let error = read(&rig.log, 0).await.unwrap_err();
-        assert!(matches!(&error, ReadError::Corrupt { key: named, .. } if *named == key), "{error}");
+        assert!(
+            matches!(&error, ReadError::Corrupt { key: named, .. } if *named == key),
+            "{error}"
+        );
         assert!(read(&rig.log, 1).await.unwrap().size > 0);
         let report = check(&world, true).await;
         assert_eq!(report.damage.len(), 1, "{report:?}");
         assert_eq!(report.damage[0].key, key);
-        assert!(check(&world, false).await.is_clean(), "only the directories were read");
+        assert!(
+            check(&world, false).await.is_clean(),
+            "only the directories were read"
+        );
     });
 }
 
@@ -94,9 +107,18 @@ fn base_offset_and_epoch_are_covered_by_a_checksum() {
         // Kafka's own CRC leaves these bytes out.
         for byte in [7, 15] {
             let at = extent.range.start as usize + byte;
-            replace(&world, &keys::data_key(extent.object), |bytes| bytes[at] ^= 1).await;
-            assert!(matches!(read(&rig.log, 0).await, Err(ReadError::Corrupt { .. })));
-            replace(&world, &keys::data_key(extent.object), |bytes| bytes[at] ^= 1).await;
+            replace(&world, &keys::data_key(extent.object), |bytes| {
+                bytes[at] ^= 1
+            })
+            .await;
+            assert!(matches!(
+                read(&rig.log, 0).await,
+                Err(ReadError::Corrupt { .. })
+            ));
+            replace(&world, &keys::data_key(extent.object), |bytes| {
+                bytes[at] ^= 1
+            })
+            .await;
         }
         assert!(read(&rig.log, 0).await.unwrap().size > 0);
     });
@@ -115,12 +137,26 @@ fn fsck_names_what_is_missing_and_what_is_left_over() {
         assert_eq!(report.damage.len(), 1);
         assert_eq!(report.damage[0].key, key);
         assert!(matches!(read(&rig.log, 1).await, Err(ReadError::Store(_))));
-        world.memory.put_if_absent(&key, Payload::from(bytes.clone())).await.unwrap();
+        world
+            .memory
+            .put_if_absent(&key, Payload::from(bytes.clone()))
+            .await
+            .unwrap();
         // What a writer of which nothing else is known left behind may be in flight.
-        let stray = DataObjectId { seq: 1_000, ..extent.object };
+        let stray = DataObjectId {
+            seq: 1_000,
+            ..extent.object
+        };
         let key = keys::data_key(stray);
-        world.memory.put_if_absent(&key, Payload::from(bytes)).await.unwrap();
-        assert!(check(&world, false).await.is_clean(), "its writer may be about to list it");
+        world
+            .memory
+            .put_if_absent(&key, Payload::from(bytes))
+            .await
+            .unwrap();
+        assert!(
+            check(&world, false).await.is_clean(),
+            "its writer may be about to list it"
+        );
         world.memory.delete(&key).await.unwrap();
         // A number of the WAL that no checkpoint holds.
         let mut rig = rig;
@@ -132,8 +168,15 @@ fn fsck_names_what_is_missing_and_what_is_left_over() {
         let bytes = world.memory.get(&key).await.unwrap();
         world.memory.delete(&key).await.unwrap();
         let report = check(&world, false).await;
-        assert!(report.damage.iter().any(|finding| finding.key == key), "{report:?}");
-        world.memory.put_if_absent(&key, Payload::from(bytes)).await.unwrap();
+        assert!(
+            report.damage.iter().any(|finding| finding.key == key),
+            "{report:?}"
+        );
+        world
+            .memory
+            .put_if_absent(&key, Payload::from(bytes))
+            .await
+            .unwrap();
         assert!(check(&world, true).await.is_clean());
     });
 }
@@ -144,9 +187,12 @@ fn every_object_can_be_shown() {
         let mut rig = rolled(&world).await;
         for _ in 0..12 {
             rig.append(0, &[START_MS], 100).await;
+            rig.append(1, &[START_MS], 100).await;
             rig.roller.round().await.unwrap();
         }
-        tidemill_log::ckpt::close(&world.store, WRITER, [7; 16], 3, &[3, 5]).await.unwrap();
+        tidemill_log::ckpt::close(&world.store, WRITER, [7; 16], 3, &[3, 5])
+            .await
+            .unwrap();
         let mut kinds = String::new();
         for meta in world.store.list_all("").await.unwrap() {
             let bytes = world.store.get(&meta.key).await.unwrap();
@@ -155,7 +201,14 @@ fn every_object_can_be_shown() {
             assert!(text.contains("writer: 5"), "{text}");
             kinds.push_str(text.lines().next().unwrap());
         }
-        for kind in ["Wal", "Checkpoint", "ClosingCheckpoint", "SetObject", "Segment", "Manifest"] {
+        for kind in [
+            "Wal",
+            "Checkpoint",
+            "ClosingCheckpoint",
+            "SetObject",
+            "Segment",
+            "Manifest",
+        ] {
             assert!(kinds.contains(kind), "{kind} in {kinds}");
         }
     });
