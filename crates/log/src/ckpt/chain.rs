@@ -14,8 +14,8 @@ use crate::{
     types::{DataObjectId, PartitionHead},
 };
 
-/// A live writer may trim what is being read, and an answer may be damaged on its way; then the chain
-/// is read anew, so many times.
+/// A live writer may trim what is being read, and an answer may be damaged on its way; then the
+/// chain is read anew, so many times.
 pub(super) const READ_TRIES: u32 = 8;
 
 /// One partition as a chain says.
@@ -81,7 +81,8 @@ impl ChainState {
     }
 }
 
-/// Reads the checkpoint log of `writer`: its newest number by listing, then back to the last full one.
+/// Reads the checkpoint log of `writer`: its newest number by listing, then back to the last full
+/// one.
 ///
 /// # Errors
 /// The store did not answer, or an object of the chain is damaged, too new or missing.

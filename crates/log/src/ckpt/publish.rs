@@ -192,8 +192,8 @@ impl CheckpointLog {
         Ok(Some(Published { id, full }))
     }
 
-    /// Deletes numbers below the last full checkpoint that counts: in ascending order, one by one, by
-    /// listing. Returns how many.
+    /// Deletes numbers below the last full checkpoint that counts: in ascending order, one by one,
+    /// by listing. Returns how many.
     ///
     /// # Errors
     /// The store did not answer; what is left goes next time.

@@ -39,8 +39,8 @@ impl ExtentList {
             .map_or(Offset(0), |manifest| manifest.end_offset)
     }
 
-    /// Bytes of all extents' batches. What lies below the log start in a manifest that reaches above
-    /// it is counted, too.
+    /// Bytes of all extents' batches. What lies below the log start in a manifest that reaches
+    /// above it is counted, too.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         let manifests: u64 = self

@@ -1,9 +1,9 @@
 //! Checkpoints (delta and full) and closing checkpoints.
 //!
-//! Scope: one number of a writer's checkpoint log. Mutability: none; trimmed below the last full one,
-//! closing checkpoints never. Layout of a checkpoint: envelope; directory (what [`Checkpoint`] holds
-//! but for the partitions, then length and CRC32C of the body); body: one update per partition.
-//! A closing checkpoint has a directory only.
+//! Scope: one number of a writer's checkpoint log. Mutability: none; trimmed below the last full
+//! one, closing checkpoints never. Layout of a checkpoint: envelope; directory (what [`Checkpoint`]
+//! holds but for the partitions, then length and CRC32C of the body); body: one update per
+//! partition. A closing checkpoint has a directory only.
 
 use bytes::Bytes;
 use tidemill_store::Payload;
@@ -24,8 +24,8 @@ use crate::types::{DataObjectId, Extent, ManifestRef, PartitionHead, WAL_SPAN};
 pub const CHECKPOINT_VERSION: u8 = 1;
 /// Version of the layout of closing checkpoints.
 pub const CLOSING_VERSION: u8 = 1;
-/// Most WAL numbers from `decided_below` to the last landed one: the span of the writer, and as much
-/// again for what a sealer saw of `decided_below` late.
+/// Most WAL numbers from `decided_below` to the last landed one: the span of the writer, and as
+/// much again for what a sealer saw of `decided_below` late.
 const CLOSING_NUMBERS_MAX: u64 = 1 << 20;
 
 /// A number of a checkpoint log with the put id of its object.
@@ -80,8 +80,8 @@ pub struct Checkpoint {
     pub taken_ms: i64,
     /// Sealed writers whose objects are still to be cleaned up (whole list).
     pub cleanup: Vec<WriterId>,
-    /// Data objects that nobody lists any more and that wait for their deletion (whole list if full,
-    /// else those this checkpoint adds).
+    /// Data objects that nobody lists any more and that wait for their deletion (whole list if
+    /// full, else those this checkpoint adds).
     pub garbage: Vec<DataObjectId>,
     /// Partitions deleted since the checkpoint before.
     pub dropped: Vec<PartitionId>,

@@ -5,9 +5,9 @@
 //! batches and its footer. The directory alone says what to read to prove every byte: a run's
 //! [`Run::crc`] covers its batches, the footer's chunk checksums cover them piece by piece.
 //!
-//! Footer: count of chunks, each {first offset, position in the run, CRC32C, largest timestamp}, then
-//! count of aborted transactions, each {producer, first offset, last offset}. A chunk is a sequence
-//! of whole batches of about [`CHUNK_BYTES`].
+//! Footer: count of chunks, each {first offset, position in the run, CRC32C, largest timestamp},
+//! then count of aborted transactions, each {producer, first offset, last offset}. A chunk is a
+//! sequence of whole batches of about [`CHUNK_BYTES`].
 
 use std::ops::Range;
 
@@ -343,7 +343,8 @@ impl DataBuilder {
         self.done.is_empty() && self.open.is_none()
     }
 
-    /// Begins the run of `partition` that covers `offsets`. Runs come sorted by (partition, offset).
+    /// Begins the run of `partition` that covers `offsets`. Runs come sorted by (partition,
+    /// offset).
     pub fn begin(&mut self, partition: PartitionId, offsets: Range<Offset>) {
         self.end();
         let run = Run {

@@ -1,8 +1,8 @@
 //! Manifests: immutable extent lists of one or more partitions.
 //!
-//! Scope: what [`ManifestRef`]s in checkpoints name by byte range. Mutability: none; deleted when no
-//! partition's newest state names them. Layout: envelope; directory (count, then {partition, range,
-//! CRC32C} each); bodies (count, then extents, ascending).
+//! Scope: what [`ManifestRef`]s in checkpoints name by byte range. Mutability: none; deleted when
+//! no partition's newest state names them. Layout: envelope; directory (count, then {partition,
+//! range, CRC32C} each); bodies (count, then extents, ascending).
 
 use std::ops::Range;
 

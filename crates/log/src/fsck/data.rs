@@ -95,7 +95,8 @@ impl Check<'_> {
         }
     }
 
-    /// Offsets from the log start to the high watermark are in extents or in the WAL, without holes.
+    /// Offsets from the log start to the high watermark are in extents or in the WAL, without
+    /// holes.
     fn check_list(
         &mut self,
         place: &str,

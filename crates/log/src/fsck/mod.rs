@@ -1,8 +1,9 @@
-//! Proof from the bucket alone that everything stored fits together, beside a live broker or without.
+//! Proof from the bucket alone that everything stored fits together, beside a live broker or
+//! without.
 //!
-//! The newest checkpoints say what must exist; every object they name, directly or through manifests,
-//! is checked against its own header, directory and (deep) every byte, and the WAL above them for holes.
-//! What nobody names is garbage. What a live broker may be working on is neither.
+//! The newest checkpoints say what must exist; every object they name, directly or through
+//! manifests, is checked against its own header, directory and (deep) every byte, and the WAL above
+//! them for holes. What nobody names is garbage. What a live broker may be working on is neither.
 
 mod data;
 mod survey;
@@ -29,8 +30,8 @@ use crate::{
 pub struct FsckOptions {
     /// Read every byte, not only headers, directories and footers.
     pub deep: bool,
-    /// The partitions that exist, from the metadata, if known: others in checkpoints are leftovers of
-    /// deleted topics.
+    /// The partitions that exist, from the metadata, if known: others in checkpoints are leftovers
+    /// of deleted topics.
     pub partitions: Option<BTreeSet<PartitionId>>,
 }
 

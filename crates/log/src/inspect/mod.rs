@@ -27,8 +27,8 @@ pub fn bytes_needed(header: &[u8]) -> Result<u64, EnvelopeError> {
     })
 }
 
-/// An object of the log as lines of text; `bytes` are at least [`bytes_needed`]. Of kinds that belong
-/// to the metadata only the header is shown.
+/// An object of the log as lines of text; `bytes` are at least [`bytes_needed`]. Of kinds that
+/// belong to the metadata only the header is shown.
 ///
 /// # Errors
 /// The bytes are short, damaged, foreign or newer than this broker.
@@ -231,7 +231,8 @@ fn data(out: &mut String, bytes: &Bytes) -> Result<(), EnvelopeError> {
     for run in DataDirectory::decode(bytes)?.runs {
         let _ = writeln!(
             out,
-            "run {}: offsets {} to {}, bytes {:?}, footer {:?}, timestamps up to {} at {}, crc {:08x}",
+            "run {}: offsets {} to {}, bytes {:?}, footer {:?}, timestamps up to {} at {}, \
+             crc {:08x}",
             run.partition,
             run.base_offset,
             run.end_offset,

@@ -171,8 +171,8 @@ impl Reader {
         Ok(list.recent_at(offset).cloned())
     }
 
-    /// Whole batches from extents. Offsets in gaps move to the next batch; nothing is returned at or
-    /// above the end of the extents.
+    /// Whole batches from extents. Offsets in gaps move to the next batch; nothing is returned at
+    /// or above the end of the extents.
     ///
     /// # Errors
     /// [`ReadError`]; if an object is missing, look it up in the newest list and try again.

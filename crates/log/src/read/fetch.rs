@@ -17,10 +17,11 @@ use crate::{
     types::{DataObjectId, Extent, ManifestRef},
 };
 
-/// Batches are cached in blocks of about this size, and set objects are read in aligned windows of it:
-/// one GET of it costs little more than its base delay.
+/// Batches are cached in blocks of about this size, and set objects are read in aligned windows of
+/// it: one GET of it costs little more than its base delay.
 pub(super) const BLOCK_BYTES: u64 = 1 << 20;
-/// Runs up to this size are read through windows that they share with their neighbours in the object.
+/// Runs up to this size are read through windows that they share with their neighbours in the
+/// object.
 const SMALL_RUN_BYTES: u64 = 256 << 10;
 /// Header and directory of a small data object fit in here.
 const DIRECTORY_GUESS_BYTES: u64 = 16 << 10;

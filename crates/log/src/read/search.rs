@@ -98,8 +98,8 @@ impl Reader {
         Ok(None)
     }
 
-    /// The largest timestamp in extents at or after offset `from` with the offset of the first record
-    /// that has it; `None` if there is no record.
+    /// The largest timestamp in extents at or after offset `from` with the offset of the first
+    /// record that has it; `None` if there is no record.
     ///
     /// # Errors
     /// [`ReadError`].

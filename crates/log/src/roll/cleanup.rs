@@ -1,5 +1,6 @@
 //! Cleaning up after sealed writers (R11): on the word of this writer's own checkpoint, which holds
-//! every partition they led, and of a listing that shows the closing checkpoint as their log's newest.
+//! every partition they led, and of a listing that shows the closing checkpoint as their log's
+//! newest.
 
 use std::collections::BTreeSet;
 

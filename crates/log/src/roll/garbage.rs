@@ -43,8 +43,8 @@ struct After<'a> {
 }
 
 impl Roller {
-    /// Objects that nobody lists once `changes` and `dropped` are published. Notes runs of set objects
-    /// worth rewriting on the way.
+    /// Objects that nobody lists once `changes` and `dropped` are published. Notes runs of set
+    /// objects worth rewriting on the way.
     pub(super) async fn find_garbage(
         &mut self,
         changes: &[Change],
@@ -257,8 +257,8 @@ impl Roller {
         count
     }
 
-    /// Trims WAL numbers whose grace has passed: ascending, one by one, by listing, never the newest.
-    /// Returns how many.
+    /// Trims WAL numbers whose grace has passed: ascending, one by one, by listing, never the
+    /// newest. Returns how many.
     async fn trim_wal(&mut self) -> usize {
         let now = self.now();
         let mut below = None;

@@ -1,7 +1,7 @@
 //! Merging small extents into larger ones, and rewriting what keeps a mostly dead set object alive.
 //!
-//! Neighbouring extents are merged by size class, so that each byte is rewritten a bounded number of
-//! times on its way to a large extent. Off the produce path, one bounded step after another.
+//! Neighbouring extents are merged by size class, so that each byte is rewritten a bounded number
+//! of times on its way to a large extent. Off the produce path, one bounded step after another.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -51,8 +51,8 @@ impl Plan {
 }
 
 impl Roller {
-    /// Merges what is worth it, up to about the size of a segment. Returns the bytes rewritten; 0 if
-    /// there was nothing to do.
+    /// Merges what is worth it, up to about the size of a segment. Returns the bytes rewritten; 0
+    /// if there was nothing to do.
     ///
     /// # Errors
     /// [`RollError`]; the step may be tried again unless fenced.

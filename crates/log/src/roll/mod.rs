@@ -1,11 +1,12 @@
 //! The life of data after the WAL: rounds, merge, retention, deletion, trimming.
 //!
-//! One [`Roller`] per writer. A *round* moves committed batches below the WAL cut into segments and set
-//! objects and publishes them with one checkpoint. Nothing is deleted or trimmed before a checkpoint of
-//! this writer that lets it go has passed the look (R11), and then only after a grace.
+//! One [`Roller`] per writer. A *round* moves committed batches below the WAL cut into segments and
+//! set objects and publishes them with one checkpoint. Nothing is deleted or trimmed before a
+//! checkpoint of this writer that lets it go has passed the look (R11), and then only after a
+//! grace.
 //!
-//! A WAL object filled by one partition could be adopted by a server-side copy or hard link instead of
-//! being written again; the formats allow it, no code does it yet.
+//! A WAL object filled by one partition could be adopted by a server-side copy or hard link instead
+//! of being written again; the formats allow it, no code does it yet.
 
 mod build;
 mod change;
@@ -51,8 +52,8 @@ pub struct RollOptions {
     pub segment_bytes_max: u64,
     /// Bytes at which a set object ends, held in memory while it is written.
     pub set_bytes_max: u64,
-    /// What is trimmed or deleted stays so long after the checkpoint that lets it go: longer than any
-    /// open fetch.
+    /// What is trimmed or deleted stays so long after the checkpoint that lets it go: longer than
+    /// any open fetch.
     pub grace: Duration,
     /// Pause between looks for data past its retention (`log.retention.check.interval.ms`).
     pub retention_interval: Duration,
@@ -105,9 +106,9 @@ pub struct Leftovers {
 }
 
 impl Leftovers {
-    /// Adds what the chain of a sealed writer leaves; `exists` says whether a partition's topic still
-    /// does. Writers come newest first. Returns true if the writer's checkpoints speak for those before
-    /// it, which then need not be added.
+    /// Adds what the chain of a sealed writer leaves; `exists` says whether a partition's topic
+    /// still does. Writers come newest first. Returns true if the writer's checkpoints speak for
+    /// those before it, which then need not be added.
     pub fn add(
         &mut self,
         writer: WriterId,

@@ -56,8 +56,8 @@ impl Roller {
         Ok(())
     }
 
-    /// Objects of steps that failed before their checkpoint was begun: this writer knows that nobody
-    /// will ever list them.
+    /// Objects of steps that failed before their checkpoint was begun: this writer knows that
+    /// nobody will ever list them.
     fn disown(&mut self) {
         if self.pending.is_none() {
             let orphans = std::mem::take(&mut self.unpublished);

@@ -39,7 +39,8 @@ enum Request {
     Stop,
 }
 
-/// Why a clean stop did not end cleanly. Nothing acknowledged is lost: the next start seals and replays.
+/// Why a clean stop did not end cleanly. Nothing acknowledged is lost: the next start seals and
+/// replays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShutdownError {
     /// Not everything appended could be written.
@@ -89,8 +90,8 @@ impl Roll {
         answer.await.unwrap_or(Err(RollError::Stopped))
     }
 
-    /// Stops cleanly: writes what is pending, rolls what half of the time left allows, and closes the
-    /// writer's own checkpoint log, so that the next start has nothing to seal.
+    /// Stops cleanly: writes what is pending, rolls what half of the time left allows, and closes
+    /// the writer's own checkpoint log, so that the next start has nothing to seal.
     ///
     /// # Errors
     /// [`ShutdownError`]; the next start seals this writer.
