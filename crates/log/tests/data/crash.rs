@@ -94,7 +94,7 @@ impl Backend for Mortal {
     }
 }
 
-const PARTITIONS: i32 = 3;
+pub const PARTITIONS: i32 = 3;
 
 impl World {
     fn mortal(&self, operations: u64, lands: bool) -> Self {
@@ -287,7 +287,7 @@ async fn live_and_die(
     (std::mem::take(&mut rig.oracle), died)
 }
 
-async fn end(
+pub async fn end(
     world: &World,
     writer: WriterId,
     dead: &[WriterId],

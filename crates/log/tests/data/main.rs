@@ -4,5 +4,6 @@
 mod counts;
 mod crash;
 mod damage;
+mod faults;
 mod harness;
 mod lifecycle;
