@@ -127,6 +127,19 @@ pub trait Backend: Debug + Send + Sync + 'static {
         Ok(None)
     }
 
+    /// True if a crash may leave an object that was never whole, and may lose acknowledged ones: a
+    /// directory under `local.sync = os`.
+    fn may_tear(&self) -> bool {
+        false
+    }
+
+    /// Moves a torn object out of the way, to where no key reaches it; true if this store can and
+    /// there was one. Only for stores that [may tear](Backend::may_tear).
+    async fn set_aside(&self, key: &str) -> Result<bool, StoreError> {
+        let _ = key;
+        Ok(false)
+    }
+
     /// True if the store is a local directory or memory: requests cost no money and no round trip.
     fn is_local(&self) -> bool;
 

@@ -66,7 +66,7 @@ const SAMPLES: usize = 256;
 
 /// A spell of trouble ends after this long without a failure: a store that fails every tenth request
 /// is one spell, not one per failure.
-const QUIET: Duration = Duration::from_secs(10);
+const QUIET: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]
 pub(crate) struct Window(Mutex<VecDeque<Duration>>);

@@ -295,6 +295,24 @@ impl Store {
         self.shared.backend.space().await
     }
 
+    /// True if a crash may leave torn objects and lose acknowledged ones (`local.sync = os`).
+    #[must_use]
+    pub fn may_tear(&self) -> bool {
+        self.shared.backend.may_tear()
+    }
+
+    /// Moves a torn object out of the way, as [`Backend::set_aside`].
+    ///
+    /// # Errors
+    /// The last error once the read deadline has run out.
+    pub async fn set_aside(&self, key: &str) -> Result<bool, StoreError> {
+        self.retried(|| {
+            self.shared
+                .request("set aside", key, self.shared.backend.set_aside(key))
+        })
+        .await
+    }
+
     /// What has been done so far.
     #[must_use]
     pub fn counters(&self) -> StoreCounters {

@@ -137,6 +137,33 @@ async fn space_of_deleted_objects_is_freed_although_they_were_read() {
 }
 
 #[tokio::test]
+async fn a_torn_object_is_set_aside() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let how = DirectoryOptions {
+        sync: LocalSync::Os,
+        ..DirectoryOptions::default()
+    };
+    let directory = Directory::open(dir.path(), how, Runtime::system())
+        .await
+        .expect("opens");
+    assert!(directory.may_tear());
+    let key = "aa/wal/7/00000000000000000001";
+    for n in 0..2 {
+        directory
+            .put_if_absent(key, object(id(1), b""))
+            .await
+            .expect("puts");
+        assert_eq!(directory.set_aside(key).await, Ok(true));
+        let kept = dir
+            .path()
+            .join(format!("lost+found/aa_wal_7_00000000000000000001.{n}"));
+        assert!(kept.exists());
+    }
+    assert_eq!(directory.set_aside(key).await, Ok(false));
+    assert_eq!(directory.list("", None, 10).await, Ok(Vec::new()));
+}
+
+#[tokio::test]
 async fn space_is_told() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let directory = open(dir.path()).await.expect("opens");

@@ -9,7 +9,7 @@ use tidemill_runtime::Runtime;
 use tidemill_store::{
     Backend, CreateOutcome, OpenError, OpenOptions, PutAnswer, RootError, Store, StoreErrorKind,
     StoreOptions, open, open_root,
-    testing::{Operation, S3Action, S3Options, S3Rule, S3Server},
+    testing::{Fault, FaultPlan, FaultyBackend, Operation, S3Action, S3Options, S3Rule, S3Server},
 };
 
 struct Setup {
@@ -426,4 +426,52 @@ async fn settings_say_what_is_missing() {
         .await
         .expect("opens");
     assert_eq!(opened.describe(), "s3://bucket/pre/fix");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_creator_wins_each_number_behind_faults() {
+    let setup = setup().await;
+    let short = Duration::from_millis(30);
+    let plan = FaultPlan::none()
+        .rate(Fault::Throttled, 0.05)
+        .rate(Fault::ErrorAfter, 0.05)
+        .rate(Fault::TimeoutAfter(short), 0.05)
+        .rate(Fault::Late(short), 0.05)
+        .rate(Fault::Twin(short), 0.05)
+        .rate(Fault::ExistsAfter, 0.05)
+        .rate(Fault::Conflict, 0.05)
+        .rate(Fault::Torn, 0.05)
+        .rate(Fault::BitFlip, 0.05);
+    let faulty = FaultyBackend::new(setup.backend.clone(), setup.runtime.clone(), 7, plan);
+    let options = StoreOptions {
+        backoff_min: short / 10,
+        ..StoreOptions::default()
+    };
+    let store = Store::new(Arc::new(faulty), setup.runtime.clone(), options);
+    let mut creators = Vec::new();
+    for creator in 1..=8 {
+        let store = store.clone();
+        creators.push(setup.runtime.tasks.spawn("creator", async move {
+            let mut won = Vec::new();
+            for n in 0..12 {
+                let body = object(id(creator), &[creator; 5_000]);
+                match store
+                    .create(&format!("log/{n:020}"), body, id(creator), None)
+                    .await
+                {
+                    Ok(CreateOutcome::Ours) => won.push(n),
+                    Ok(CreateOutcome::Foreign(_)) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            won
+        }));
+    }
+    let mut winners = [0; 12];
+    for creator in creators {
+        for n in creator.join().await.expect("does not panic") {
+            winners[n] += 1;
+        }
+    }
+    assert_eq!(winners, [1; 12]);
 }

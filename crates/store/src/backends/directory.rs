@@ -352,6 +352,34 @@ impl Inner {
         }
     }
 
+    /// Moves a file to `lost+found/`, where listings do not go.
+    fn set_aside(&self, key: &str) -> Result<bool, StoreError> {
+        const OPERATION: &str = "set aside";
+        self.writable(OPERATION, key)?;
+        let failed = |error: io::Error| io_error(OPERATION, key, &error);
+        let lost = self.root.join(layout::LOST_FOUND);
+        self.fs.create_dir(&lost).map_err(failed)?;
+        let _share = self.scan.read();
+        let flat = key.replace('/', "_");
+        // A number may be torn more than once in its life.
+        for n in 0..u32::MAX {
+            match self
+                .fs
+                .link(&self.path(key), &lost.join(format!("{flat}.{n}")))
+            {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+                other => {
+                    other.map_err(failed)?;
+                    break;
+                }
+            }
+        }
+        self.fs.remove(&self.path(key)).map_err(failed)?;
+        self.handles.remove(key);
+        Ok(true)
+    }
+
     fn list(
         &self,
         prefix: &str,
@@ -474,6 +502,14 @@ impl Backend for Directory {
                 .map_err(|error| io_error("space", "", &error))
         })
         .await
+    }
+
+    fn may_tear(&self) -> bool {
+        !self.inner.is_synced()
+    }
+
+    async fn set_aside(&self, key: &str) -> Result<bool, StoreError> {
+        self.blocking("set aside", key, Inner::set_aside).await
     }
 
     fn is_local(&self) -> bool {

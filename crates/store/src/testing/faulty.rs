@@ -465,6 +465,14 @@ impl Backend for FaultyBackend {
         self.0.below.space().await
     }
 
+    fn may_tear(&self) -> bool {
+        self.0.below.may_tear()
+    }
+
+    async fn set_aside(&self, key: &str) -> Result<bool, StoreError> {
+        self.0.below.set_aside(key).await
+    }
+
     fn is_local(&self) -> bool {
         self.0.below.is_local()
     }

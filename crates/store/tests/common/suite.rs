@@ -102,7 +102,7 @@ async fn ranges(store: &dyn Backend) {
             .get_range("range/a", range.clone())
             .await
             .expect_err("beyond the end");
-        assert_eq!(error.kind, StoreErrorKind::Invalid, "{range:?}");
+        assert_eq!(error.kind, StoreErrorKind::Invalid, "{range:?}: {error}");
     }
     assert_eq!(store.get_range("range/a", 4..4).await.expect("reads"), "");
 }

@@ -15,7 +15,7 @@ pub(crate) const LOCK_FILE: &str = "LOCK";
 /// Spare names of unfinished files, where the file system needs them.
 pub(crate) const TEMP_DIR: &str = ".tmp";
 /// What a torn file is moved to, and what some file systems have at their top.
-const LOST_FOUND: &str = "lost+found";
+pub(crate) const LOST_FOUND: &str = "lost+found";
 
 /// The number, if `name` is one.
 fn number(name: &str) -> Option<u64> {

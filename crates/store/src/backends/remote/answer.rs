@@ -103,13 +103,9 @@ fn kind_of(error: &Error, seen: &Seen, reads: bool) -> StoreErrorKind {
         (507, _) | (_, "XMinioStorageFull" | "InsufficientStorage") => Kind::Full,
         // 200 with an error body: half done for all that one can know.
         (200..=299, "SlowDown" | "InternalError") => Kind::Unknown,
-        (200..=299, _) => {
-            if matches!(error, Error::NotFound { .. }) {
-                Kind::Unavailable
-            } else {
-                Kind::Unknown
-            }
-        }
+        // Azure's batch of one deletion: the batch succeeds, its part says 404.
+        (200..=299, _) if reads && matches!(error, Error::NotFound { .. }) => Kind::NotFound,
+        (200..=299, _) => Kind::Unknown,
         (300..=499, _) => Kind::Refused,
         _ => Kind::Unknown,
     }
