@@ -41,7 +41,7 @@ macro_rules! schema {
                     ).at(stringify!($name)));
                 }
                 decoder.set_flexible(version >= Self::FLEXIBLE);
-                <Self as $crate::codec::Wire>::read(decoder, version)
+                Ok(<Self as $crate::codec::Wire>::read(decoder, version)?)
             }
 
             fn encode(
@@ -55,7 +55,7 @@ macro_rules! schema {
                     ).at(stringify!($name)));
                 }
                 encoder.set_flexible(version >= Self::FLEXIBLE);
-                <Self as $crate::codec::Wire>::write(self, encoder, version)
+                Ok(<Self as $crate::codec::Wire>::write(self, encoder, version)?)
             }
         }
     };
@@ -87,23 +87,25 @@ macro_rules! structure {
             fn read(
                 d: &mut $crate::codec::Decoder,
                 version: i16,
-            ) -> Result<Self, $crate::codec::DecodeError> {
+            ) -> $crate::codec::Read<Self> {
                 $(let mut $field = $crate::schema::read!(
                     d, version, $name, $field: $type, $versions,
                     [$($null)?] [$($tag)?] [$($default)?]
                 );)*
                 if d.flexible() {
-                    for _ in 0..d.uvarint()? {
-                        let (tag, outer) = d.enter_tag()?;
-                        match tag {
-                            $($($tag if matches!(version, $versions) => {
-                                $field = $crate::codec::Wire::read(d, version)
-                                    .map_err(|e| $crate::schema::at!(e, $name, $field))?;
-                            })?)*
-                            _ => d.skip_tag(),
+                    $crate::schema::tags!(d, [$($($tag)?)*] {
+                        for _ in 0..d.uvarint()? {
+                            let (tag, outer) = d.enter_tag()?;
+                            match tag {
+                                $($($tag if matches!(version, $versions) => {
+                                    let path = $crate::schema::field!($name, $field);
+                                    $field = $crate::codec::read_field(d, version, path)?;
+                                })?)*
+                                _ => d.skip_tag(),
+                            }
+                            d.leave_tag(tag, outer)?;
                         }
-                        d.leave_tag(tag, outer)?;
-                    }
+                    });
                 }
                 Ok(Self { $($field,)* })
             }
@@ -113,7 +115,7 @@ macro_rules! structure {
                 &self,
                 e: &mut $crate::codec::Encoder,
                 version: i16,
-            ) -> Result<(), $crate::codec::EncodeError> {
+            ) -> $crate::codec::Written {
                 let mut tags = 0u32;
                 $($crate::schema::write!(
                     self, e, version, tags, $name, $field: $type, $versions,
@@ -123,8 +125,8 @@ macro_rules! structure {
                     e.uvarint(tags);
                     $($(if $field {
                         let start = e.begin_tag($tag);
-                        $crate::codec::Wire::write(&self.$field, e, version)
-                            .map_err(|e| $crate::schema::at!(e, $name, $field))?;
+                        let path = $crate::schema::field!($name, $field);
+                        $crate::codec::write_field(&self.$field, e, version, path)?;
                         e.end_tag(start)?;
                     })?)*
                 }
@@ -140,7 +142,7 @@ macro_rules! structure {
             fn read_nullable(
                 d: &mut $crate::codec::Decoder,
                 version: i16,
-            ) -> Result<Option<Self>, $crate::codec::DecodeError> {
+            ) -> $crate::codec::Read<Option<Self>> {
                 // Kafka takes any negative marker for null.
                 if d.i8()? < 0 {
                     return Ok(None);
@@ -203,9 +205,19 @@ macro_rules! default {
     };
 }
 
-macro_rules! at {
-    ($error:expr, $name:ident, $field:ident) => {
-        $error.at(concat!(stringify!($name), ".", stringify!($field)))
+macro_rules! field {
+    ($name:ident, $field:ident) => {
+        concat!(stringify!($name), ".", stringify!($field))
+    };
+}
+
+/// Reads a section of tagged fields: passed over as a whole if none is known.
+macro_rules! tags {
+    ($d:ident, [] $read:tt) => {
+        $d.skip_tags()?
+    };
+    ($d:ident, [$($tag:literal)+] $read:tt) => {
+        $read
     };
 }
 
@@ -230,11 +242,10 @@ macro_rules! read {
         [$($null:pat_param)?] [] [$($default:expr)?]
     ) => {
         if matches!($version, $versions) {
-            let value = <$type as $crate::codec::Wire>::read($d, $version)
-                .map_err(|e| $crate::schema::at!(e, $name, $field))?;
+            let value: $type =
+                $crate::codec::read_field($d, $version, $crate::schema::field!($name, $field))?;
             $(if !matches!($version, $null) && $crate::codec::Wire::is_null(&value) {
-                let error = $crate::codec::DecodeError::new($crate::codec::DecodeErrorKind::Null);
-                return Err($crate::schema::at!(error, $name, $field));
+                return Err($crate::codec::null_read($crate::schema::field!($name, $field)));
             })?
             value
         } else {
@@ -256,12 +267,11 @@ macro_rules! write {
         $versions:pat_param, [$($ignorable:ident)?] [$($null:pat_param)?] [] [$($default:expr)?]
     ) => {
         if matches!($version, $versions) {
+            let path = $crate::schema::field!($name, $field);
             $(if !matches!($version, $null) && $crate::codec::Wire::is_null(&$self.$field) {
-                let error = $crate::codec::EncodeError::new($crate::codec::EncodeErrorKind::Null);
-                return Err($crate::schema::at!(error, $name, $field));
+                return Err($crate::codec::null_written(path));
             })?
-            $crate::codec::Wire::write(&$self.$field, $e, $version)
-                .map_err(|e| $crate::schema::at!(e, $name, $field))?;
+            $crate::codec::write_field(&$self.$field, $e, $version, path)?;
         }
         $crate::schema::refuse!(
             $self, $version, $name, $field: $type, $versions, [$($ignorable)?] [$($default)?]
@@ -289,10 +299,8 @@ macro_rules! refuse {
         if !matches!($version, $versions)
             && $self.$field != $crate::schema::default!($type $(, $default)?)
         {
-            let error = $crate::codec::EncodeError::new(
-                $crate::codec::EncodeErrorKind::NotInVersion($version),
-            );
-            return Err($crate::schema::at!(error, $name, $field));
+            let path = $crate::schema::field!($name, $field);
+            return Err($crate::codec::not_in_version($version, path));
         }
     };
     (
@@ -301,4 +309,4 @@ macro_rules! refuse {
     ) => {};
 }
 
-pub(crate) use {at, default, min, read, refuse, sample, schema, structure, write};
+pub(crate) use {default, field, min, read, refuse, sample, schema, structure, tags, write};

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::error::Read;
 use super::{DecodeError, DecodeErrorKind, Message, Str};
 
 /// The longest string that Kafka reads or writes, in bytes, compact ones included.
@@ -75,8 +76,8 @@ impl Decoder {
     }
 
     #[cold]
-    fn truncated(&self, needed: usize) -> DecodeError {
-        DecodeError::new(DecodeErrorKind::Truncated {
+    fn truncated(&self, needed: usize) -> Box<DecodeError> {
+        DecodeError::boxed(DecodeErrorKind::Truncated {
             needed,
             left: self.remaining(),
         })
@@ -87,7 +88,7 @@ impl Decoder {
     /// # Errors
     /// If there are fewer.
     #[inline]
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+    pub fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
         match self.buf[self.pos..self.end].first_chunk::<N>() {
             Some(bytes) => {
                 self.pos += N;
@@ -101,8 +102,7 @@ impl Decoder {
     ///
     /// # Errors
     /// If there are fewer.
-    #[inline]
-    pub fn take(&mut self, length: usize) -> Result<Bytes, DecodeError> {
+    pub fn take(&mut self, length: usize) -> Read<Bytes> {
         if length > self.remaining() {
             return Err(self.truncated(length));
         }
@@ -116,7 +116,7 @@ impl Decoder {
     /// # Errors
     /// If the bytes end before.
     #[inline]
-    pub fn i8(&mut self) -> Result<i8, DecodeError> {
+    pub fn i8(&mut self) -> Read<i8> {
         self.array().map(i8::from_be_bytes)
     }
 
@@ -125,7 +125,7 @@ impl Decoder {
     /// # Errors
     /// If the bytes end before.
     #[inline]
-    pub fn i16(&mut self) -> Result<i16, DecodeError> {
+    pub fn i16(&mut self) -> Read<i16> {
         self.array().map(i16::from_be_bytes)
     }
 
@@ -134,7 +134,7 @@ impl Decoder {
     /// # Errors
     /// If the bytes end before.
     #[inline]
-    pub fn i32(&mut self) -> Result<i32, DecodeError> {
+    pub fn i32(&mut self) -> Read<i32> {
         self.array().map(i32::from_be_bytes)
     }
 
@@ -143,7 +143,7 @@ impl Decoder {
     /// # Errors
     /// If the bytes end before.
     #[inline]
-    pub fn i64(&mut self) -> Result<i64, DecodeError> {
+    pub fn i64(&mut self) -> Read<i64> {
         self.array().map(i64::from_be_bytes)
     }
 
@@ -152,12 +152,15 @@ impl Decoder {
     /// # Errors
     /// If it is longer, or the bytes end before.
     #[inline]
-    pub fn uvarint(&mut self) -> Result<u32, DecodeError> {
+    pub fn uvarint(&mut self) -> Read<u32> {
         let [first] = self.array()?;
         if first < 0x80 {
             return Ok(u32::from(first));
         }
-        let mut value = u32::from(first & 0x7f);
+        self.uvarint_rest(u32::from(first & 0x7f))
+    }
+
+    fn uvarint_rest(&mut self, mut value: u32) -> Read<u32> {
         for shift in [7, 14, 21, 28] {
             let [byte] = self.array()?;
             if shift == 28 && byte > 0x0f {
@@ -168,12 +171,11 @@ impl Decoder {
                 return Ok(value);
             }
         }
-        Err(DecodeError::new(DecodeErrorKind::VarintOverflow))
+        Err(DecodeError::boxed(DecodeErrorKind::VarintOverflow))
     }
 
     /// A compact length or an int32 one; `None` is null.
-    #[inline]
-    pub(crate) fn length(&mut self) -> Result<Option<usize>, DecodeError> {
+    pub(crate) fn length(&mut self) -> Read<Option<usize>> {
         let length = if self.flexible {
             i64::from(self.uvarint()?) - 1
         } else {
@@ -186,8 +188,7 @@ impl Decoder {
     ///
     /// # Errors
     /// If the length is impossible or the bytes are not UTF-8.
-    #[inline]
-    pub(crate) fn nullable_string(&mut self) -> Result<Option<Str>, DecodeError> {
+    pub(crate) fn nullable_string(&mut self) -> Read<Option<Str>> {
         let length = if self.flexible {
             i64::from(self.uvarint()?) - 1
         } else {
@@ -197,14 +198,13 @@ impl Decoder {
             return Ok(None);
         };
         if length > MAX_STRING {
-            return Err(DecodeError::new(DecodeErrorKind::StringTooLong(length)));
+            return Err(DecodeError::boxed(DecodeErrorKind::StringTooLong(length)));
         }
-        Str::from_utf8(self.take(length)?).map(Some)
+        Ok(Some(Str::from_utf8(self.take(length)?)?))
     }
 
     /// Bytes in the present encoding; `None` is null.
-    #[inline]
-    pub(crate) fn nullable_bytes(&mut self) -> Result<Option<Bytes>, DecodeError> {
+    pub(crate) fn nullable_bytes(&mut self) -> Read<Option<Bytes>> {
         match self.length()? {
             Some(length) => self.take(length).map(Some),
             None => Ok(None),
@@ -213,29 +213,23 @@ impl Decoder {
 
     /// Checks an array's count before anything is reserved for it: no element takes less than
     /// `min` bytes here, each takes `size` bytes in memory.
-    #[inline]
-    pub(crate) fn reserve(
-        &mut self,
-        count: usize,
-        min: usize,
-        size: usize,
-    ) -> Result<(), DecodeError> {
+    pub(crate) fn reserve(&mut self, count: usize, min: usize, size: usize) -> Read<()> {
         let left = self.remaining();
         if count > left / min.max(1) {
-            return Err(DecodeError::new(DecodeErrorKind::TooManyItems {
+            return Err(DecodeError::boxed(DecodeErrorKind::TooManyItems {
                 count,
                 left,
             }));
         }
         match self.budget.checked_sub(count.saturating_mul(size)) {
             Some(budget) => self.budget = budget,
-            None => return Err(DecodeError::new(DecodeErrorKind::MemoryLimit)),
+            None => return Err(DecodeError::boxed(DecodeErrorKind::MemoryLimit)),
         }
         Ok(())
     }
 
     /// Enters a tagged field: its tag, and what [`Decoder::leave_tag`] needs.
-    pub(crate) fn enter_tag(&mut self) -> Result<(u32, usize), DecodeError> {
+    pub(crate) fn enter_tag(&mut self) -> Read<(u32, usize)> {
         let tag = self.uvarint()?;
         let size = self.uvarint()? as usize;
         if size > self.remaining() {
@@ -252,17 +246,17 @@ impl Decoder {
     }
 
     /// Leaves a tagged field, which must have been read to its end.
-    pub(crate) fn leave_tag(&mut self, tag: u32, outer: usize) -> Result<(), DecodeError> {
+    pub(crate) fn leave_tag(&mut self, tag: u32, outer: usize) -> Read<()> {
         let left = self.remaining();
         self.end = outer;
         if left > 0 {
-            return Err(DecodeError::new(DecodeErrorKind::TagSize { tag, left }));
+            return Err(DecodeError::boxed(DecodeErrorKind::TagSize { tag, left }));
         }
         Ok(())
     }
 
     /// Passes over a section of tagged fields.
-    pub(crate) fn skip_tags(&mut self) -> Result<(), DecodeError> {
+    pub(crate) fn skip_tags(&mut self) -> Read<()> {
         for _ in 0..self.uvarint()? {
             let (tag, outer) = self.enter_tag()?;
             self.skip_tag();
@@ -273,10 +267,10 @@ impl Decoder {
 }
 
 #[inline]
-fn checked_length(length: i64) -> Result<Option<usize>, DecodeError> {
+fn checked_length(length: i64) -> Read<Option<usize>> {
     match usize::try_from(length) {
         Ok(length) => Ok(Some(length)),
         Err(_) if length == -1 => Ok(None),
-        Err(_) => Err(DecodeError::new(DecodeErrorKind::NegativeLength(length))),
+        Err(_) => Err(DecodeError::boxed(DecodeErrorKind::NegativeLength(length))),
     }
 }

@@ -3,6 +3,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::decoder::MAX_STRING;
+use super::error::Written;
 use super::{EncodeError, EncodeErrorKind, Records};
 
 /// Payloads of at least this many bytes go out as slices of their own; copying a smaller one
@@ -86,7 +87,6 @@ impl Encoder {
     }
 
     /// Raw bytes, shared if they are long.
-    #[inline]
     pub fn shared(&mut self, bytes: &Bytes) {
         if bytes.len() < ZERO_COPY_MIN {
             self.buf.extend_from_slice(bytes);
@@ -121,7 +121,6 @@ impl Encoder {
     }
 
     /// An unsigned varint.
-    #[inline]
     pub fn uvarint(&mut self, value: u32) {
         if value < 0x80 {
             self.buf.put_u8(value as u8);
@@ -132,13 +131,12 @@ impl Encoder {
     }
 
     /// A compact length or an int32 one.
-    #[inline]
-    pub(crate) fn length(&mut self, length: usize) -> Result<(), EncodeError> {
+    pub(crate) fn length(&mut self, length: usize) -> Written {
         let fits = i32::try_from(length)
             .ok()
             .filter(|length| *length < i32::MAX);
         let Some(fits) = fits else {
-            return Err(too_long(length));
+            return Err(too_long_boxed(length));
         };
         if self.flexible {
             self.uvarint(fits as u32 + 1);
@@ -149,7 +147,6 @@ impl Encoder {
     }
 
     /// The length that stands for null bytes, records or array.
-    #[inline]
     pub(crate) fn null_length(&mut self) {
         if self.flexible {
             self.buf.put_u8(0);
@@ -159,10 +156,9 @@ impl Encoder {
     }
 
     /// A string in the present encoding.
-    #[inline]
-    pub(crate) fn string(&mut self, text: &[u8]) -> Result<(), EncodeError> {
+    pub(crate) fn string(&mut self, text: &[u8]) -> Written {
         if text.len() > MAX_STRING {
-            return Err(too_long(text.len()));
+            return Err(too_long_boxed(text.len()));
         }
         if self.flexible {
             self.uvarint(text.len() as u32 + 1);
@@ -174,7 +170,6 @@ impl Encoder {
     }
 
     /// The length that stands for a null string.
-    #[inline]
     pub(crate) fn null_string(&mut self) {
         if self.flexible {
             self.buf.put_u8(0);
@@ -184,7 +179,7 @@ impl Encoder {
     }
 
     /// Records in the present encoding, shared where long.
-    pub(crate) fn records(&mut self, records: &Records) -> Result<(), EncodeError> {
+    pub(crate) fn records(&mut self, records: &Records) -> Written {
         self.length(records.len())?;
         records.slices().for_each(|slice| self.shared(slice));
         Ok(())
@@ -197,9 +192,9 @@ impl Encoder {
     }
 
     /// Ends a tagged field: puts its size, known only now, in front of it.
-    pub(crate) fn end_tag(&mut self, (start, payload): (usize, usize)) -> Result<(), EncodeError> {
+    pub(crate) fn end_tag(&mut self, (start, payload): (usize, usize)) -> Written {
         let size = self.buf.len() - start + self.payload - payload;
-        let size32 = u32::try_from(size).map_err(|_| too_long(size))?;
+        let size32 = u32::try_from(size).map_err(|_| too_long_boxed(size))?;
         let (bytes, length) = uvarint_bytes(size32);
         let end = self.buf.len();
         self.buf.put_bytes(0, length);
@@ -278,6 +273,11 @@ impl EncodedFrame {
             slices => Bytes::from(slices.concat()),
         }
     }
+}
+
+#[cold]
+fn too_long_boxed(length: usize) -> Box<EncodeError> {
+    EncodeError::boxed(EncodeErrorKind::TooLong(length))
 }
 
 #[cold]

@@ -2,6 +2,13 @@
 
 use std::fmt;
 
+/// What reading a field comes to. Boxed, since an error is rare, and as large as it is it would
+/// have to be moved at each of a thousand fields.
+pub(crate) type Read<T> = Result<T, Box<DecodeError>>;
+
+/// What writing a field comes to.
+pub(crate) type Written = Result<(), Box<EncodeError>>;
+
 /// Bytes that are not the message they claim to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeError {
@@ -61,6 +68,11 @@ impl DecodeError {
         Self { kind, field: "" }
     }
 
+    #[cold]
+    pub(crate) fn boxed(kind: DecodeErrorKind) -> Box<Self> {
+        Box::new(Self::new(kind))
+    }
+
     /// Names the field, unless an inner field has been named already.
     #[cold]
     pub(crate) fn at(mut self, field: &'static str) -> Self {
@@ -68,6 +80,12 @@ impl DecodeError {
             self.field = field;
         }
         self
+    }
+}
+
+impl From<Box<DecodeError>> for DecodeError {
+    fn from(error: Box<DecodeError>) -> Self {
+        *error
     }
 }
 
@@ -136,6 +154,11 @@ impl EncodeError {
         Self { kind, field: "" }
     }
 
+    #[cold]
+    pub(crate) fn boxed(kind: EncodeErrorKind) -> Box<Self> {
+        Box::new(Self::new(kind))
+    }
+
     /// Names the field, unless an inner field has been named already.
     #[cold]
     pub(crate) fn at(mut self, field: &'static str) -> Self {
@@ -143,6 +166,12 @@ impl EncodeError {
             self.field = field;
         }
         self
+    }
+}
+
+impl From<Box<EncodeError>> for EncodeError {
+    fn from(error: Box<EncodeError>) -> Self {
+        *error
     }
 }
 

@@ -4,7 +4,11 @@ use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 
-use super::{DecodeError, DecodeErrorKind, Decoder, EncodeError, Encoder, Records, Str, Uuid};
+use super::error::{Read, Written};
+use super::{
+    DecodeError, DecodeErrorKind, Decoder, EncodeError, EncodeErrorKind, Encoder, Records, Str,
+    Uuid,
+};
 use crate::api::ApiKey;
 use crate::errors::ErrorCode;
 use crate::ids::TopicId;
@@ -45,9 +49,9 @@ pub(crate) trait Wire: Sized {
     /// The fewest bytes that a value takes.
     fn min(version: i16, flexible: bool) -> usize;
 
-    fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError>;
+    fn read(d: &mut Decoder, version: i16) -> Read<Self>;
 
-    fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError>;
+    fn write(&self, e: &mut Encoder, version: i16) -> Written;
 
     #[inline]
     fn is_null(&self) -> bool {
@@ -57,7 +61,7 @@ pub(crate) trait Wire: Sized {
 
 /// A type whose encoding has a null.
 pub(crate) trait Nullable: Wire {
-    fn read_nullable(d: &mut Decoder, version: i16) -> Result<Option<Self>, DecodeError>;
+    fn read_nullable(d: &mut Decoder, version: i16) -> Read<Option<Self>>;
 
     fn write_null(e: &mut Encoder);
 
@@ -75,12 +79,12 @@ impl<T: Nullable> Wire for Option<T> {
     }
 
     #[inline]
-    fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
+    fn read(d: &mut Decoder, version: i16) -> Read<Self> {
         T::read_nullable(d, version)
     }
 
     #[inline]
-    fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
+    fn write(&self, e: &mut Encoder, version: i16) -> Written {
         match self {
             Some(value) => {
                 T::write_present(e);
@@ -99,6 +103,59 @@ impl<T: Nullable> Wire for Option<T> {
     }
 }
 
+// The schema's expansions call these instead of containing them: there are some fifteen hundred
+// fields, and code that stands once per field dominates the time to compile.
+
+pub(crate) fn read_field<T: Wire>(d: &mut Decoder, version: i16, path: &'static str) -> Read<T> {
+    T::read(d, version).map_err(|error| named(error, path))
+}
+
+pub(crate) fn write_field<T: Wire>(
+    value: &T,
+    e: &mut Encoder,
+    version: i16,
+    path: &'static str,
+) -> Written {
+    value.write(e, version).map_err(|mut error| {
+        if error.field.is_empty() {
+            error.field = path;
+        }
+        error
+    })
+}
+
+#[cold]
+fn named(mut error: Box<DecodeError>, path: &'static str) -> Box<DecodeError> {
+    if error.field.is_empty() {
+        error.field = path;
+    }
+    error
+}
+
+#[cold]
+pub(crate) fn null_read(field: &'static str) -> Box<DecodeError> {
+    Box::new(DecodeError {
+        kind: DecodeErrorKind::Null,
+        field,
+    })
+}
+
+#[cold]
+pub(crate) fn null_written(field: &'static str) -> Box<EncodeError> {
+    Box::new(EncodeError {
+        kind: EncodeErrorKind::Null,
+        field,
+    })
+}
+
+#[cold]
+pub(crate) fn not_in_version(version: i16, field: &'static str) -> Box<EncodeError> {
+    Box::new(EncodeError {
+        kind: EncodeErrorKind::NotInVersion(version),
+        field,
+    })
+}
+
 macro_rules! primitive {
     ($($type:ty, $d:ident => $read:expr, $value:ident $e:ident => $write:expr;)*) => {
         $(impl Wire for $type {
@@ -108,12 +165,12 @@ macro_rules! primitive {
             }
 
             #[inline]
-            fn read($d: &mut Decoder, _: i16) -> Result<Self, DecodeError> {
+            fn read($d: &mut Decoder, _: i16) -> Read<Self> {
                 $read
             }
 
             #[inline]
-            fn write(&self, $e: &mut Encoder, _: i16) -> Result<(), EncodeError> {
+            fn write(&self, $e: &mut Encoder, _: i16) -> Written {
                 let $value = *self;
                 $write;
                 Ok(())
@@ -147,12 +204,12 @@ macro_rules! nullable {
             }
 
             #[inline]
-            fn read(d: &mut Decoder, _: i16) -> Result<Self, DecodeError> {
-                d.$read()?.map(Into::into).ok_or(NULL)
+            fn read(d: &mut Decoder, _: i16) -> Read<Self> {
+                d.$read()?.map(Into::into).ok_or_else(null)
             }
 
             #[inline]
-            fn write(&self, $e: &mut Encoder, _: i16) -> Result<(), EncodeError> {
+            fn write(&self, $e: &mut Encoder, _: i16) -> Written {
                 let $value = self;
                 $write
             }
@@ -160,7 +217,7 @@ macro_rules! nullable {
 
         impl Nullable for $type {
             #[inline]
-            fn read_nullable(d: &mut Decoder, _: i16) -> Result<Option<Self>, DecodeError> {
+            fn read_nullable(d: &mut Decoder, _: i16) -> Read<Option<Self>> {
                 Ok(d.$read()?.map(Into::into))
             }
 
@@ -177,7 +234,10 @@ macro_rules! nullable {
     };
 }
 
-const NULL: DecodeError = DecodeError::new(DecodeErrorKind::Null);
+#[cold]
+fn null() -> Box<DecodeError> {
+    DecodeError::boxed(DecodeErrorKind::Null)
+}
 
 nullable! {
     Str, 2, nullable_string, null_string, value e => e.string(value.as_bytes());
@@ -199,18 +259,18 @@ impl<T: Wire> Wire for Vec<T> {
     }
 
     #[inline]
-    fn read(d: &mut Decoder, version: i16) -> Result<Self, DecodeError> {
-        Self::read_nullable(d, version)?.ok_or(NULL)
+    fn read(d: &mut Decoder, version: i16) -> Read<Self> {
+        Self::read_nullable(d, version)?.ok_or_else(null)
     }
 
-    fn write(&self, e: &mut Encoder, version: i16) -> Result<(), EncodeError> {
+    fn write(&self, e: &mut Encoder, version: i16) -> Written {
         e.length(self.len())?;
         self.iter().try_for_each(|item| item.write(e, version))
     }
 }
 
 impl<T: Wire> Nullable for Vec<T> {
-    fn read_nullable(d: &mut Decoder, version: i16) -> Result<Option<Self>, DecodeError> {
+    fn read_nullable(d: &mut Decoder, version: i16) -> Read<Option<Self>> {
         let Some(count) = d.length()? else {
             return Ok(None);
         };
