@@ -243,12 +243,13 @@ impl BatchBuilder {
             base_sequence: self.base_sequence,
             record_count: self.count,
         };
-        join(header, records).ok_or(BuildError::TooLong)
+        let (_, bytes) = join(header, records).ok_or(BuildError::TooLong)?;
+        Ok(bytes)
     }
 }
 
 /// A batch of a header and its records, length and CRC set; none if it is too long.
-pub(super) fn join(mut header: BatchHeader, records: &[u8]) -> Option<Bytes> {
+pub(super) fn join(mut header: BatchHeader, records: &[u8]) -> Option<(BatchHeader, Bytes)> {
     let length = HEADER_BYTES - LOG_OVERHEAD + records.len();
     header.batch_length = i32::try_from(length).ok()?;
     let head = crc::crc32c(&header.encode()[CRC_START..]);
@@ -256,7 +257,7 @@ pub(super) fn join(mut header: BatchHeader, records: &[u8]) -> Option<Bytes> {
     let mut out = Vec::with_capacity(HEADER_BYTES + records.len());
     out.extend_from_slice(&header.encode());
     out.extend_from_slice(records);
-    Some(Bytes::from(out))
+    Some((header, Bytes::from(out)))
 }
 
 /// Bytes of a record after its length.

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 
-use super::header::{BatchHeader, BatchIter, CRC_START, Compression, HEADER_BYTES};
+use super::header::{BatchHeader, BatchIter, CRC_START, Compression, HEADER_BYTES, verify_crc};
+use super::recompress::{RecompressOptions, recompress};
 use super::records::Records;
 use super::search::{first_at_or_after, max_timestamp_record};
 use super::validate::{ValidateOptions, validate};
@@ -54,7 +55,7 @@ pub fn compressed_batch(data: &[u8]) {
     header.record_count = i32::from(*count);
     header.last_offset_delta = i32::from(*count) - 1;
     header.producer_id.0 = -1;
-    if let Some(bytes) = super::builder::join(header, records) {
+    if let Some((_, bytes)) = super::builder::join(header, records) {
         check(bytes);
     }
 }
@@ -69,6 +70,19 @@ fn check(bytes: Bytes) {
     let Ok(valid) = validate(bytes, &options) else {
         return;
     };
+    let again = RecompressOptions {
+        codec: Compression::Lz4,
+        level: None,
+        max_inflated_bytes: MAX_INFLATED,
+        max_message_bytes: MAX_INFLATED,
+    };
+    if let Ok(other) = recompress(valid.clone(), &again) {
+        assert_eq!(
+            verify_crc(&other.bytes),
+            Ok(true),
+            "crc of a recompressed batch"
+        );
+    }
     let (head, tail) = valid.assigned(Offset(1000), LeaderEpoch(3));
     let stored = Bytes::from([head, tail].concat());
     let header = valid.at(Offset(1000), LeaderEpoch(3));

@@ -28,7 +28,7 @@ pub use header::{
     TimestampType, verify_crc,
 };
 pub use inflate::{InflateError, inflate};
-pub use recompress::{RecompressError, recompress};
+pub use recompress::{RecompressError, RecompressOptions, recompress};
 pub use records::{Record, RecordHeader, Records, RecordsError};
 pub use search::{TimestampHit, first_at_or_after, max_timestamp_record};
 pub use validate::{ValidBatch, ValidateOptions, validate};

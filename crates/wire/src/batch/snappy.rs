@@ -96,17 +96,50 @@ impl<'a> SnappyBlocks<'a> {
 }
 
 /// Compresses in Xerial's framing, block for block like Java's client.
-pub(super) fn compress_xerial(data: &[u8]) -> Result<Vec<u8>, snap::Error> {
-    const VERSION: [u8; 4] = 1_i32.to_be_bytes();
-    let mut encoder = snap::raw::Encoder::new();
-    let mut out = Vec::new();
-    out.extend_from_slice(&XERIAL_MAGIC);
-    out.extend_from_slice(&VERSION);
-    out.extend_from_slice(&VERSION);
-    for block in data.chunks(XERIAL_BLOCK_BYTES) {
-        let compressed = encoder.compress_vec(block)?;
-        out.extend_from_slice(&(compressed.len() as u32).to_be_bytes());
-        out.extend_from_slice(&compressed);
+#[derive(Default)]
+pub(super) struct XerialWriter {
+    out: Vec<u8>,
+    /// The block that is not full yet.
+    block: Vec<u8>,
+}
+
+impl XerialWriter {
+    pub(super) fn write(&mut self, mut data: &[u8]) -> Result<(), snap::Error> {
+        while !data.is_empty() {
+            let room = XERIAL_BLOCK_BYTES - self.block.len();
+            let (now, later) = data.split_at(room.min(data.len()));
+            self.block.extend_from_slice(now);
+            data = later;
+            if self.block.len() == XERIAL_BLOCK_BYTES {
+                self.end_block()?;
+            }
+        }
+        Ok(())
     }
-    Ok(out)
+
+    pub(super) const fn len(&self) -> usize {
+        self.out.len()
+    }
+
+    pub(super) fn finish(mut self) -> Result<Vec<u8>, snap::Error> {
+        self.end_block()?;
+        Ok(self.out)
+    }
+
+    fn end_block(&mut self) -> Result<(), snap::Error> {
+        const VERSION: [u8; 4] = 1_i32.to_be_bytes();
+        if self.out.is_empty() {
+            self.out.extend_from_slice(&XERIAL_MAGIC);
+            self.out.extend_from_slice(&VERSION);
+            self.out.extend_from_slice(&VERSION);
+        }
+        if !self.block.is_empty() {
+            let compressed = snap::raw::Encoder::new().compress_vec(&self.block)?;
+            self.out
+                .extend_from_slice(&(compressed.len() as u32).to_be_bytes());
+            self.out.extend_from_slice(&compressed);
+            self.block.clear();
+        }
+        Ok(())
+    }
 }

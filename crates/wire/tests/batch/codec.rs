@@ -3,9 +3,10 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use tidemill_wire::batch::{
-    BatchHeader, Compression, InflateError, Records, compress, inflate, recompress, validate,
-    verify_crc,
+    BatchHeader, Compression, InflateError, RecompressError, RecompressOptions, Records, compress,
+    inflate, recompress, validate, verify_crc,
 };
+use tidemill_wire::ids::{LeaderEpoch, Offset};
 
 use crate::{options, sample, wrap_raw};
 
@@ -91,23 +92,66 @@ fn lz4_blocks_may_be_linked_and_large() {
     validate(wrap_raw(3, 4000, &packed).into(), &options()).expect("sound");
 }
 
+fn store_as(codec: Compression, max_message_bytes: u64) -> RecompressOptions {
+    RecompressOptions {
+        codec,
+        level: None,
+        max_inflated_bytes: 1 << 20,
+        max_message_bytes,
+    }
+}
+
 #[test]
 fn recompression_changes_attributes_and_crc_and_nothing_else() {
+    let records =
+        |batch: &Bytes| -> Vec<_> { Records::open(batch, 1 << 20).expect("sound").collect() };
     for from in Compression::ALL {
         for to in Compression::ALL {
-            let batch = sample(from, 20);
-            let other = recompress(&batch, to, None, 1 << 20).expect("sound");
-            assert!(verify_crc(&other).expect("whole"));
-            let header = BatchHeader::parse(&other).expect("a batch");
+            let batch = validate(sample(from, 600), &options()).expect("valid");
+            let other = recompress(batch.clone(), &store_as(to, 1 << 20)).expect("sound");
+            assert!(verify_crc(&other.bytes).expect("whole"));
+            let header = BatchHeader::parse(&other.bytes).expect("a batch");
+            assert_eq!(header, other.header);
             assert_eq!(header.attributes.compression(), Some(to));
-            let records = |batch: &Bytes| -> Vec<_> {
-                Records::open(batch, 1 << 20).expect("sound").collect()
-            };
-            assert_eq!(records(&other), records(&batch));
+            assert_eq!(records(&other.bytes), records(&batch.bytes));
             if from == to {
                 assert_eq!(other, batch);
             }
-            validate(other, &options()).expect("valid");
+            validate(other.bytes, &options()).expect("valid");
         }
     }
+}
+
+#[test]
+fn a_recomputed_timestamp_survives_recompression() {
+    let mut batch = sample(Compression::None, 3).to_vec();
+    batch[35..43].fill(0xff);
+    crate::reseal(&mut batch);
+    let batch = validate(batch.into(), &options()).expect("valid");
+    let other = recompress(batch, &store_as(Compression::Zstd, 1 << 20)).expect("sound");
+    assert_eq!(other.header.max_timestamp, crate::NOW + 2);
+    let (head, tail) = other.assigned(Offset(9), LeaderEpoch(1));
+    assert!(verify_crc(&[head, tail].concat()).expect("whole"));
+}
+
+#[test]
+fn a_batch_too_large_in_the_new_codec_is_refused() {
+    let batch = validate(sample(Compression::Zstd, 1000), &options()).expect("valid");
+    let size = sample(Compression::None, 1000).len() as u64;
+    let plain = recompress(batch.clone(), &store_as(Compression::None, size));
+    assert_eq!(plain.expect("at the limit").bytes.len() as u64, size);
+    let error = recompress(batch.clone(), &store_as(Compression::None, size - 1));
+    let error = error.expect_err("above the limit");
+    assert_eq!(error, RecompressError::TooLarge { max: size - 1 });
+    assert_eq!(error.kafka_code(), 10);
+    let tight = RecompressOptions {
+        max_inflated_bytes: 100,
+        ..store_as(Compression::Gzip, size)
+    };
+    assert_eq!(
+        recompress(batch, &tight)
+            .expect_err("inflates")
+            .kafka_code(),
+        10
+    );
 }
