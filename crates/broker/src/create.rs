@@ -60,7 +60,9 @@ impl NewTopicSpec {
         if i64::from(self.partitions) > NEW_PARTITIONS_MAX {
             return Err(too_many());
         }
-        broker.config().check_topic_configs(&mut self.configs)?;
+        broker
+            .config()
+            .check_topic_configs(&self.name, &mut self.configs)?;
         Ok(self)
     }
 

@@ -195,6 +195,9 @@ fn try_append(
     if batch.header.attributes.is_transactional() {
         return Err(no_transactions());
     }
+    let batch = config
+        .stored(batch)
+        .map_err(|error| Refusal::new(ErrorCode(error.kafka_code()), error.to_string()))?;
     let records = u64::try_from(batch.header.record_count).unwrap_or(0);
     let bytes = batch.bytes.len() as u64;
     let entry = Entry::records(partition.id(), batch, config.latency);

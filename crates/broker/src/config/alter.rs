@@ -111,8 +111,32 @@ pub fn new_topic<'a>(
             return Err(bad_request(format!("`{name}` is given twice")));
         }
     }
-    check_topic(&stored, view)?;
+    check_topic(&stored, view, MayCompact::No)?;
     Ok(stored)
+}
+
+/// The configuration of an internal topic, which may be compacted.
+///
+/// # Errors
+/// As [`new_topic`].
+pub(super) fn check_internal_topic(
+    configs: &Configs,
+    view: &View<'_>,
+) -> Result<Configs, AlterError> {
+    let mut stored = Configs::new();
+    for (name, value) in configs {
+        let def = known_topic(name)?;
+        stored.insert(name.clone(), canonical(def, value)?);
+    }
+    check_topic(&stored, view, MayCompact::Yes)?;
+    Ok(stored)
+}
+
+/// Whether a topic may be compacted: until compaction is served, internal ones only.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MayCompact {
+    No,
+    Yes,
 }
 
 /// A topic's configuration after AlterConfigs, which replaces all of it.
@@ -158,7 +182,16 @@ pub fn alter_topic(
         };
         stored.insert(def.name.to_owned(), canonical(def, &value)?);
     }
-    check_topic(&stored, view)?;
+    // An internal topic's other settings may change.
+    let compacted = current
+        .get("cleanup.policy")
+        .is_some_and(|policy| policy.contains("compact"));
+    let may_compact = if compacted {
+        MayCompact::Yes
+    } else {
+        MayCompact::No
+    };
+    check_topic(&stored, view, may_compact)?;
     Ok(stored)
 }
 
@@ -296,13 +329,18 @@ fn edited(
 }
 
 /// What no definition of a single setting can say.
-fn check_topic(configs: &Configs, view: &View<'_>) -> Result<(), AlterError> {
+fn check_topic(
+    configs: &Configs,
+    view: &View<'_>,
+    may_compact: MayCompact,
+) -> Result<(), AlterError> {
     let value = |name: &str| topic_def(name).and_then(|def| in_force(def, configs, view));
     let refuse = |name: &str, reason: String| {
         let value = configs.get(name).cloned();
         Err(ConfigError::invalid(name, value, reason).into())
     };
     if let Some(Value::List(policies)) = value("cleanup.policy")
+        && may_compact == MayCompact::No
         && policies.iter().any(|policy| policy == "compact")
     {
         return refuse("cleanup.policy", "compaction is not served yet".to_owned());

@@ -9,13 +9,14 @@ use tidemill_store::LocalSync;
 use tidemill_wire::Str;
 use tidemill_wire::ids::NodeId;
 
-use super::alter::{AlterError, new_topic};
+use super::alter::{AlterError, check_internal_topic, new_topic};
 use super::error::ConfigError;
 use super::listeners::{self, Listener};
 use super::settings::{Host, Settings};
 use super::topic::TopicConfig;
 use super::value::Value;
 use crate::net::NetLimits;
+use crate::topics::is_internal;
 
 /// Limits of classic groups and their offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,16 +155,21 @@ impl BrokerConfig {
     }
 
     /// Checks the configurations of a topic to be created and brings their values into the form
-    /// in which they are stored.
+    /// in which they are stored. Only internal topics may be compacted yet.
     ///
     /// # Errors
     /// INVALID_CONFIG (K90).
-    pub fn check_topic_configs(&self, configs: &mut Configs) -> Result<(), AlterError> {
+    pub fn check_topic_configs(&self, name: &str, configs: &mut Configs) -> Result<(), AlterError> {
         let none = Configs::new();
-        let pairs = configs
-            .iter()
-            .map(|(name, value)| (name.as_str(), Some(value.as_str())));
-        let checked = new_topic(pairs, &self.settings.with(&none, &none))?;
+        let view = self.settings.with(&none, &none);
+        let checked = if is_internal(name) {
+            check_internal_topic(configs, &view)?
+        } else {
+            let pairs = configs
+                .iter()
+                .map(|(name, value)| (name.as_str(), Some(value.as_str())));
+            new_topic(pairs, &view)?
+        };
         *configs = checked;
         Ok(())
     }

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use tidemill_cluster::image::Configs;
 use tidemill_log::{Latency, PartitionConfig};
-use tidemill_wire::batch::{Compression, TimestampType, ValidateOptions};
+use tidemill_wire::batch::{
+    Compression, RecompressError, RecompressOptions, TimestampType, ValidBatch, ValidateOptions,
+    recompress,
+};
 
 use super::broker::latency;
 use super::def::{ConfigDef, broker_def, topic_def, topic_defs};
@@ -111,6 +114,23 @@ impl TopicConfig {
             max_inflated_bytes: self.max_inflated_bytes,
             ..ValidateOptions::default()
         }
+    }
+
+    /// A valid batch as it is stored: in the topic's codec, or as it came (`producer`).
+    ///
+    /// # Errors
+    /// It is larger than `max.message.bytes` in that codec, or the codec fails.
+    pub fn stored(&self, batch: ValidBatch) -> Result<ValidBatch, RecompressError> {
+        let Some(codec) = self.compression else {
+            return Ok(batch);
+        };
+        let options = RecompressOptions {
+            codec,
+            level: self.compression_level,
+            max_inflated_bytes: self.max_inflated_bytes,
+            max_message_bytes: self.max_message_bytes,
+        };
+        recompress(batch, &options)
     }
 
     /// What the log needs of it. Only `delete` drops records by age and size.

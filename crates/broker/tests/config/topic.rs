@@ -2,7 +2,7 @@
 
 use tidemill_broker::config::{CleanupPolicy, TopicConfig};
 use tidemill_log::Latency;
-use tidemill_wire::batch::{Compression, TimestampType};
+use tidemill_wire::batch::{BatchBuilder, Compression, NewRecord, TimestampType, validate};
 
 use crate::{Configs, broker, configs};
 
@@ -112,6 +112,47 @@ fn codecs_have_their_levels() {
         (Some(Compression::None), None)
     );
     assert_eq!(codec(&[("compression.type", "producer")]), (None, None));
+}
+
+#[test]
+fn batches_are_stored_in_the_topics_codec() {
+    let mut builder = BatchBuilder::new(Compression::Lz4);
+    builder
+        .push(&NewRecord::key_value(b"k", &[7; 5000]))
+        .expect("fits");
+    let config = topic(&[], &[]);
+    let sent = validate(builder.build().expect("fits"), &config.validate_options());
+    let sent = sent.expect("valid");
+    assert_eq!(config.stored(sent.clone()), Ok(sent.clone()), "as it came");
+    let stored = topic(&[], &[("compression.type", "zstd")])
+        .stored(sent.clone())
+        .expect("fits");
+    assert_eq!(
+        stored.header.attributes.compression(),
+        Some(Compression::Zstd)
+    );
+    let own = [
+        ("compression.type", "uncompressed"),
+        ("max.message.bytes", "5000"),
+    ];
+    let error = topic(&[], &own).stored(sent).expect_err("too large");
+    assert_eq!(error.kafka_code(), 10);
+}
+
+#[test]
+fn internal_topics_may_be_compacted() {
+    let config = broker(&[]).expect("sound");
+    let mut own = configs(&[("cleanup.policy", " compact"), ("retention.ms", " 5 ")]);
+    config
+        .check_topic_configs("__consumer_offsets", &mut own)
+        .expect("internal");
+    assert_eq!(
+        own,
+        configs(&[("cleanup.policy", "compact"), ("retention.ms", "5")])
+    );
+    config
+        .check_topic_configs("orders", &mut own)
+        .expect_err("not yet");
 }
 
 #[test]
