@@ -1,0 +1,374 @@
+//! SyncGroup, Heartbeat, LeaveGroup, commits' right to be made, and time passing.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::{
+    error::GroupError,
+    machine::{
+        Effect, Group, GroupLimits, GroupState, JoinRefused, JoinWait, Reply, StoreReason, Synced,
+    },
+    member::Member,
+};
+
+/// A SyncGroup request.
+#[derive(Clone, Debug)]
+pub struct Sync {
+    /// The parked request.
+    pub reply: Reply,
+    /// The member.
+    pub member_id: String,
+    /// Its static name.
+    pub instance_id: Option<String>,
+    /// The generation it joined.
+    pub generation: i32,
+    /// Must be the group's, if given (v5).
+    pub protocol_type: Option<String>,
+    /// Must be the group's, if given (v5).
+    pub protocol_name: Option<String>,
+    /// From the leader: bytes per member id.
+    pub assignments: BTreeMap<String, Bytes>,
+}
+
+/// Who leaves.
+#[derive(Clone, Debug)]
+pub struct Leave {
+    /// Empty if a static member is named by its instance id alone.
+    pub member_id: String,
+    /// The static name.
+    pub instance_id: Option<String>,
+}
+
+impl Group {
+    /// A member asks for its assignment, or the leader hands all of them in.
+    pub fn sync(&mut self, sync: Sync, now_ms: i64) {
+        let reply = sync.reply;
+        if let Err(error) = self.try_sync(sync, now_ms) {
+            self.effects.push(Effect::Sync(reply, Err(error)));
+        }
+    }
+
+    fn try_sync(&mut self, sync: Sync, now_ms: i64) -> Result<(), GroupError> {
+        if self.state == GroupState::Dead {
+            return Err(GroupError::CoordinatorNotAvailable);
+        }
+        self.check_member(&sync.member_id, sync.instance_id.as_deref())?;
+        self.check_generation(sync.generation)?;
+        let differs = |asked: &Option<String>, ours: &Option<String>| {
+            asked.is_some() && ours.is_some() && asked != ours
+        };
+        if differs(&sync.protocol_type, &self.protocol_type)
+            || differs(&sync.protocol_name, &self.protocol_name)
+        {
+            return Err(GroupError::InconsistentGroupProtocol);
+        }
+        match self.state {
+            GroupState::Empty | GroupState::Dead => Err(GroupError::UnknownMemberId),
+            GroupState::PreparingRebalance => Err(GroupError::RebalanceInProgress),
+            GroupState::Stable => {
+                let assignment = self.synced(&sync.member_id);
+                self.touch(&sync.member_id, now_ms);
+                self.effects.push(Effect::Sync(sync.reply, Ok(assignment)));
+                Ok(())
+            }
+            GroupState::CompletingRebalance => {
+                self.park_sync(sync);
+                Ok(())
+            }
+        }
+    }
+
+    fn park_sync(&mut self, sync: Sync) {
+        let is_leader = self.leader.as_deref() == Some(sync.member_id.as_str());
+        if let Some(member) = self.members.get_mut(&sync.member_id) {
+            member.pending_sync = false;
+            if let Some(older) = member.awaiting_sync.replace(sync.reply) {
+                let error = GroupError::RebalanceInProgress;
+                self.effects.push(Effect::Sync(older, Err(error)));
+            }
+        }
+        if is_leader && !self.storing {
+            self.storing = true;
+            let mut assignments = sync.assignments;
+            assignments.retain(|id, _| self.members.contains_key(id));
+            let generation = self.generation;
+            let reason = StoreReason::Assignment {
+                generation,
+                assignments,
+            };
+            self.effects.push(Effect::Store(reason));
+        }
+    }
+
+    /// Reports that the assignment of `generation` is durable, or is not.
+    pub fn assignment_stored(
+        &mut self,
+        generation: i32,
+        assignments: &BTreeMap<String, Bytes>,
+        stored: bool,
+        limits: &GroupLimits,
+        now_ms: i64,
+    ) {
+        self.storing = false;
+        if self.state != GroupState::CompletingRebalance || self.generation != generation {
+            return;
+        }
+        if !stored {
+            self.refuse_syncs(GroupError::CoordinatorNotAvailable);
+            self.maybe_rebalance(limits, now_ms);
+            return;
+        }
+        self.state = GroupState::Stable;
+        let ids: Vec<String> = self.members.keys().cloned().collect();
+        for id in ids {
+            let assignment = assignments.get(&id).cloned().unwrap_or_default();
+            self.touch(&id, now_ms);
+            let Some(member) = self.members.get_mut(&id) else {
+                continue;
+            };
+            member.assignment = assignment;
+            if let Some(reply) = member.awaiting_sync.take() {
+                let synced = self.synced(&id);
+                self.effects.push(Effect::Sync(reply, Ok(synced)));
+            }
+        }
+    }
+
+    fn synced(&self, id: &str) -> Synced {
+        let assignment = self.members.get(id).map(|member| member.assignment.clone());
+        Synced {
+            protocol_type: self.protocol_type.clone(),
+            protocol_name: self.protocol_name.clone(),
+            assignment: assignment.unwrap_or_default(),
+        }
+    }
+
+    pub(super) fn refuse_syncs(&mut self, error: GroupError) {
+        self.storing = false;
+        for member in self.members.values_mut() {
+            member.assignment = Bytes::new();
+            member.pending_sync = false;
+            if let Some(reply) = member.awaiting_sync.take() {
+                self.effects.push(Effect::Sync(reply, Err(error)));
+            }
+        }
+    }
+
+    /// A member says that it lives (K49).
+    ///
+    /// # Errors
+    /// The member is unknown, fenced, of another generation, or must join again.
+    pub fn heartbeat(
+        &mut self,
+        member_id: &str,
+        instance_id: Option<&str>,
+        generation: i32,
+        now_ms: i64,
+    ) -> Result<(), GroupError> {
+        if self.state == GroupState::Dead {
+            return Err(GroupError::CoordinatorNotAvailable);
+        }
+        self.check_member(member_id, instance_id)?;
+        self.check_generation(generation)?;
+        match self.state {
+            GroupState::Empty | GroupState::Dead => Err(GroupError::UnknownMemberId),
+            GroupState::PreparingRebalance => {
+                self.touch(member_id, now_ms);
+                Err(GroupError::RebalanceInProgress)
+            }
+            GroupState::CompletingRebalance | GroupState::Stable => {
+                self.touch(member_id, now_ms);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether a commit may be made (K48, I14). Counts as a sign of life.
+    ///
+    /// # Errors
+    /// The member is unknown, fenced, of another generation, or its group is between generations.
+    pub fn check_commit(
+        &mut self,
+        member_id: &str,
+        instance_id: Option<&str>,
+        generation: i32,
+        now_ms: i64,
+    ) -> Result<(), GroupError> {
+        if self.state == GroupState::Dead {
+            return Err(GroupError::CoordinatorNotAvailable);
+        }
+        if generation < 0 && self.state == GroupState::Empty {
+            return Ok(());
+        }
+        if generation >= 0 || !member_id.is_empty() || instance_id.is_some() {
+            self.check_member(member_id, instance_id)?;
+            self.check_generation(generation)?;
+        } else {
+            return Err(GroupError::UnknownMemberId);
+        }
+        match self.state {
+            GroupState::CompletingRebalance => Err(GroupError::RebalanceInProgress),
+            GroupState::Empty | GroupState::Dead => Err(GroupError::UnknownMemberId),
+            GroupState::Stable | GroupState::PreparingRebalance => {
+                self.touch(member_id, now_ms);
+                Ok(())
+            }
+        }
+    }
+
+    /// A member leaves by itself, or an operator removes a static one.
+    ///
+    /// # Errors
+    /// The member is unknown or fenced.
+    pub fn leave(
+        &mut self,
+        leave: &Leave,
+        limits: &GroupLimits,
+        now_ms: i64,
+    ) -> Result<(), GroupError> {
+        if self.state == GroupState::Dead {
+            return Err(GroupError::CoordinatorNotAvailable);
+        }
+        if leave.instance_id.is_none() && self.pending.remove(&leave.member_id).is_some() {
+            self.try_complete_join(limits, now_ms);
+            return Ok(());
+        }
+        let id = match &leave.instance_id {
+            Some(instance) if leave.member_id.is_empty() => self
+                .instances
+                .get(instance)
+                .cloned()
+                .ok_or(GroupError::UnknownMemberId)?,
+            _ => leave.member_id.clone(),
+        };
+        self.check_member(&id, leave.instance_id.as_deref())?;
+        self.remove_member(&id, limits, now_ms);
+        Ok(())
+    }
+
+    fn remove_member(&mut self, id: &str, limits: &GroupLimits, now_ms: i64) {
+        self.drop_member(id);
+        self.maybe_rebalance_after_loss(limits, now_ms);
+    }
+
+    fn maybe_rebalance_after_loss(&mut self, limits: &GroupLimits, now_ms: i64) {
+        if matches!(
+            self.state,
+            GroupState::Stable | GroupState::CompletingRebalance
+        ) {
+            self.maybe_rebalance(limits, now_ms);
+        }
+        self.try_complete_join(limits, now_ms);
+    }
+
+    /// Takes a member out and answers what it had parked.
+    pub(super) fn drop_member(&mut self, id: &str) {
+        let Some(mut member) = self.members.remove(id) else {
+            return;
+        };
+        if let Some(instance) = &member.instance_id {
+            self.instances.remove(instance);
+        }
+        if self.leader.as_deref() == Some(id) {
+            self.leader = self.members.keys().next().cloned();
+        }
+        self.dismiss(&mut member);
+    }
+
+    fn dismiss(&mut self, member: &mut Member) {
+        let error = GroupError::UnknownMemberId;
+        if let Some(reply) = member.awaiting_join.take() {
+            let refused = JoinRefused {
+                error,
+                member_id: member.id.clone(),
+            };
+            self.effects.push(Effect::Join(reply, Err(refused)));
+        }
+        if let Some(reply) = member.awaiting_sync.take() {
+            self.effects.push(Effect::Sync(reply, Err(error)));
+        }
+    }
+
+    /// When [`Group::tick`] has something to do next, monotonic milliseconds.
+    #[must_use]
+    pub fn next_deadline_ms(&self) -> Option<i64> {
+        let sessions = self.members.values().filter_map(Self::deadline_of);
+        let pending = self.pending.values().copied();
+        let wait = self.join_wait.map(|wait| match wait {
+            JoinWait::Initial { until_ms, .. } | JoinWait::Rejoin { until_ms } => until_ms,
+        });
+        sessions
+            .chain(pending)
+            .chain(wait)
+            .chain(self.sync_until_ms)
+            .min()
+    }
+
+    fn deadline_of(member: &Member) -> Option<i64> {
+        // A parked member cannot heartbeat; a new one has a time of its own, parked or not.
+        (member.is_new || !member.is_parked()).then_some(member.expires_ms)
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, limits: &GroupLimits, now_ms: i64) {
+        self.pending.retain(|_, lapses_ms| *lapses_ms > now_ms);
+        self.expire_sessions(limits, now_ms);
+        self.expire_syncs(limits, now_ms);
+        self.try_complete_join(limits, now_ms);
+    }
+
+    fn expire_sessions(&mut self, limits: &GroupLimits, now_ms: i64) {
+        let late = |member: &&Member| Self::deadline_of(member).is_some_and(|at| at <= now_ms);
+        let gone: Vec<String> = self
+            .members
+            .values()
+            .filter(late)
+            .map(|member| member.id.clone())
+            .collect();
+        for id in gone {
+            self.remove_member(&id, limits, now_ms);
+        }
+    }
+
+    /// Members that joined but never asked for their assignment hold the group up: they are out.
+    fn expire_syncs(&mut self, limits: &GroupLimits, now_ms: i64) {
+        if self.sync_until_ms.is_none_or(|until_ms| now_ms < until_ms) {
+            return;
+        }
+        self.sync_until_ms = None;
+        let waits = matches!(
+            self.state,
+            GroupState::CompletingRebalance | GroupState::Stable
+        );
+        let gone: Vec<String> = self
+            .members
+            .values()
+            .filter(|member| member.pending_sync)
+            .map(|member| member.id.clone())
+            .collect();
+        if !waits || gone.is_empty() {
+            return;
+        }
+        for id in gone {
+            self.drop_member(&id);
+        }
+        self.maybe_rebalance_after_loss(limits, now_ms);
+    }
+
+    /// The coordinator could not commit for `stalled_ms`: nobody is expired for that time.
+    pub fn excuse(&mut self, stalled_ms: i64) {
+        for member in self.members.values_mut() {
+            member.expires_ms += stalled_ms;
+        }
+        for lapses_ms in self.pending.values_mut() {
+            *lapses_ms += stalled_ms;
+        }
+        if let Some(JoinWait::Rejoin { until_ms }) = &mut self.join_wait {
+            *until_ms += stalled_ms;
+        }
+        if let Some(until_ms) = &mut self.sync_until_ms {
+            *until_ms += stalled_ms;
+        }
+    }
+}
