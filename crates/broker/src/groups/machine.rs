@@ -167,6 +167,17 @@ pub(super) enum JoinWait {
     Rejoin { until_ms: i64 },
 }
 
+/// What is stored of a group.
+#[derive(Clone, Debug)]
+pub(super) struct Restored {
+    pub id: String,
+    pub generation: i32,
+    pub protocol_type: Option<String>,
+    pub protocol_name: Option<String>,
+    pub leader: Option<String>,
+    pub members: Vec<Member>,
+}
+
 /// A classic group.
 #[derive(Clone, Debug)]
 pub struct Group {
@@ -211,6 +222,25 @@ impl Group {
             sync_until_ms: None,
             storing: false,
             effects: Vec::new(),
+        }
+    }
+
+    /// A group as it was stored.
+    #[must_use]
+    pub(super) fn restore(stored: Restored) -> Self {
+        let instance = |member: &Member| Some((member.instance_id.clone()?, member.id.clone()));
+        Self {
+            state: match stored.members.is_empty() {
+                true => GroupState::Empty,
+                false => GroupState::Stable,
+            },
+            generation: stored.generation,
+            protocol_type: stored.protocol_type,
+            protocol_name: stored.protocol_name.filter(|_| !stored.members.is_empty()),
+            leader: stored.leader.filter(|_| !stored.members.is_empty()),
+            instances: stored.members.iter().filter_map(instance).collect(),
+            members: stored.members.into_iter().map(|member| (member.id.clone(), member)).collect(),
+            ..Self::new(stored.id)
         }
     }
 

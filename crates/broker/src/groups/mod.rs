@@ -1,9 +1,19 @@
 //! Classic consumer groups.
 //!
-//! [`machine`] is the state machine of one group, without I/O; `join` and `session` are its parts.
+//! [`machine`] is the state machine of one group, without I/O; `join` and `session` are its parts. A
+//! [`cell`] holds one with its offsets, a [`shard`] the groups of one partition of
+//! `__consumer_offsets` and their records, the [`coordinator`] all shards.
 
+pub(crate) mod cell;
+pub(crate) mod coordinator;
 pub mod error;
 pub mod join;
+mod load;
 pub mod machine;
 pub mod member;
+pub(crate) mod record;
 pub mod session;
+mod shard;
+mod timers;
+
+pub(crate) use coordinator::{Commit, Coordinator, partition_of};

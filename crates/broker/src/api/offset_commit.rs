@@ -1,0 +1,130 @@
+//! OffsetCommit (key 8), versions 2-10.
+//!
+//! v2-v4 a retention time of its own (K86); v6 leader epoch; v7 static members; v8 flexible; v9 member
+//! epochs (KIP-848; classic generations here); v10 topic ids. Answered once the offsets are durable.
+
+use tidemill_cluster::Image;
+use tidemill_wire::{
+    ErrorCode, Str,
+    messages::offset_commit::{
+        OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+        OffsetCommitResponse, OffsetCommitResponsePartition, OffsetCommitResponseTopic,
+    },
+};
+
+use super::{Context, Outcome};
+use crate::groups::{Commit, record::OffsetValue};
+
+/// The first version that names topics by id.
+const TOPIC_ID_FROM: i16 = 10;
+
+pub(super) async fn handle(
+    context: Context,
+    request: OffsetCommitRequest,
+) -> Outcome<OffsetCommitResponse> {
+    let coordinator = context.broker.coordinator().clone();
+    if !coordinator.is_led()
+        && let Err(code) = context.broker.ensure_offsets_topic().await
+    {
+        return answer(&context, request, |_, _| code).into();
+    }
+    let image = context.broker.cluster().image();
+    let mut items = Vec::new();
+    for topic in &request.topics {
+        for part in &topic.partitions {
+            if check(&context, &image, topic, part) == ErrorCode::NONE
+                && let Some(name) = name_of(&context, &image, topic)
+            {
+                items.push((name, part.partition_index, value(&context, &request, part)));
+            }
+        }
+    }
+    let commit = Commit {
+        member_id: request.member_id.to_string(),
+        instance_id: request.group_instance_id.as_ref().map(ToString::to_string),
+        generation: request.generation_id_or_member_epoch,
+        items,
+    };
+    let committed = coordinator.commit(&request.group_id, commit).await;
+    let overall = committed.err().unwrap_or(ErrorCode::NONE);
+    let code = |topic: &OffsetCommitRequestTopic, part: &OffsetCommitRequestPartition| match check(
+        &context, &image, topic, part,
+    ) {
+        ErrorCode::NONE => overall,
+        own => own,
+    };
+    answer(&context, request, code).into()
+}
+
+fn name_of(context: &Context, image: &Image, topic: &OffsetCommitRequestTopic) -> Option<Str> {
+    let found = if context.version >= TOPIC_ID_FROM {
+        image.topic(topic.topic_id)
+    } else {
+        image.topic_by_name(&topic.name)
+    };
+    found.map(|topic| Str::from(topic.name.clone()))
+}
+
+fn check(
+    context: &Context,
+    image: &Image,
+    topic: &OffsetCommitRequestTopic,
+    part: &OffsetCommitRequestPartition,
+) -> ErrorCode {
+    let found = if context.version >= TOPIC_ID_FROM {
+        match image.topic(topic.topic_id) {
+            Some(found) => found,
+            None => return ErrorCode::UNKNOWN_TOPIC_ID,
+        }
+    } else {
+        match image.topic_by_name(&topic.name) {
+            Some(found) => found,
+            None => return ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+        }
+    };
+    if found.partition(part.partition_index).is_none() {
+        return ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+    }
+    let longest = context.broker.coordinator().settings.offset_metadata_max_bytes;
+    let metadata = part.committed_metadata.as_deref().unwrap_or_default();
+    if metadata.len() > longest {
+        return ErrorCode::OFFSET_METADATA_TOO_LARGE;
+    }
+    ErrorCode::NONE
+}
+
+fn value(
+    context: &Context,
+    request: &OffsetCommitRequest,
+    part: &OffsetCommitRequestPartition,
+) -> OffsetValue {
+    let now_ms = context.broker.runtime().clock.now_ms();
+    let retention_ms = request.retention_time_ms;
+    OffsetValue {
+        offset: part.committed_offset,
+        leader_epoch: part.committed_leader_epoch,
+        // A slice of the request would keep all of it in memory.
+        metadata: part.committed_metadata.as_ref().map(Str::detached).unwrap_or_default(),
+        commit_ms: now_ms,
+        expire_ms: (retention_ms >= 0).then(|| now_ms.saturating_add(retention_ms)),
+    }
+}
+
+fn answer(
+    context: &Context,
+    request: OffsetCommitRequest,
+    code: impl Fn(&OffsetCommitRequestTopic, &OffsetCommitRequestPartition) -> ErrorCode,
+) -> OffsetCommitResponse {
+    let topics = request.topics.into_iter().map(|topic| {
+        let part = |part: &OffsetCommitRequestPartition| OffsetCommitResponsePartition {
+            partition_index: part.partition_index,
+            error_code: context.error(code(&topic, part)),
+        };
+        OffsetCommitResponseTopic {
+            partitions: topic.partitions.iter().map(part).collect(),
+            name: topic.name.clone(),
+            topic_id: topic.topic_id,
+        }
+    });
+    OffsetCommitResponse { topics: topics.collect(), ..OffsetCommitResponse::default() }
+}

@@ -1,0 +1,93 @@
+//! OffsetDelete (key 47), version 0.
+//!
+//! Offsets of topics that a live consumer group subscribes to stay (KIP-496).
+
+use std::collections::BTreeSet;
+
+use tidemill_wire::{
+    Decoder, ErrorCode, Message, Str,
+    messages::offset_delete::{
+        OffsetDeleteRequest, OffsetDeleteResponse, OffsetDeleteResponsePartition,
+        OffsetDeleteResponseTopic,
+    },
+    records::consumer_protocol::ConsumerProtocolSubscription,
+};
+
+use super::{Context, Outcome};
+use crate::groups::{cell::Cell, machine::GroupState};
+
+/// The protocol type whose subscriptions can be read.
+const CONSUMER: &str = "consumer";
+
+enum Held {
+    Nothing,
+    /// Topics that members subscribe to.
+    Topics(BTreeSet<Str>),
+    /// Members of another protocol type: nobody knows what they use.
+    All,
+}
+
+pub(super) async fn handle(
+    context: Context,
+    request: OffsetDeleteRequest,
+) -> Outcome<OffsetDeleteResponse> {
+    let coordinator = context.broker.coordinator().clone();
+    let held = coordinator.view(&request.group_id, held).await;
+    let held = match held {
+        Ok(Some(Held::All)) => return refused(&context, ErrorCode::NON_EMPTY_GROUP).into(),
+        Ok(Some(held)) => held,
+        Ok(None) => return refused(&context, ErrorCode::GROUP_ID_NOT_FOUND).into(),
+        Err(code) => return refused(&context, code).into(),
+    };
+    let image = context.broker.cluster().image();
+    let mut gone = Vec::new();
+    let mut topics = Vec::new();
+    for topic in request.topics {
+        let mut partitions = Vec::new();
+        for part in &topic.partitions {
+            let index = part.partition_index;
+            let known = image.topic_by_name(&topic.name).and_then(|found| found.partition(index));
+            let error_code = match &held {
+                _ if known.is_none() => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+                Held::Topics(held) if held.contains(&topic.name) => {
+                    ErrorCode::GROUP_SUBSCRIBED_TO_TOPIC
+                }
+                _ => {
+                    gone.push((topic.name.detached(), index));
+                    ErrorCode::NONE
+                }
+            };
+            let error_code = context.error(error_code);
+            partitions.push(OffsetDeleteResponsePartition { partition_index: index, error_code });
+        }
+        topics.push(OffsetDeleteResponseTopic { name: topic.name, partitions });
+    }
+    if let Err(code) = coordinator.delete_offsets(&request.group_id, &gone).await {
+        return refused(&context, code).into();
+    }
+    OffsetDeleteResponse { topics, ..OffsetDeleteResponse::default() }.into()
+}
+
+fn held(cell: &Cell) -> Held {
+    if matches!(cell.machine.state(), GroupState::Empty | GroupState::Dead) {
+        return Held::Nothing;
+    }
+    if cell.machine.protocol_type() != Some(CONSUMER) {
+        return Held::All;
+    }
+    let mut topics = BTreeSet::new();
+    for protocol in cell.machine.members().flat_map(|member| &member.protocols) {
+        let mut decoder = Decoder::new(protocol.metadata.clone());
+        let Ok(version) = decoder.i16() else { continue };
+        let newest = *ConsumerProtocolSubscription::VERSIONS.end();
+        let version = version.clamp(0, newest);
+        if let Ok(subscription) = ConsumerProtocolSubscription::decode(&mut decoder, version) {
+            topics.extend(subscription.topics);
+        }
+    }
+    Held::Topics(topics)
+}
+
+fn refused(context: &Context, code: ErrorCode) -> OffsetDeleteResponse {
+    OffsetDeleteResponse { error_code: context.error(code), ..OffsetDeleteResponse::default() }
+}

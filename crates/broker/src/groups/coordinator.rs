@@ -1,0 +1,501 @@
+//! The group coordinator: shards by partition of `__consumer_offsets`, and what clients ask of them.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicI32, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::{Mutex, RwLock};
+use tidemill_log::{Log, partition::Partition};
+use tidemill_runtime::Runtime;
+use tidemill_wire::{
+    ErrorCode, Str,
+
+};
+use tokio::sync::oneshot;
+
+use super::{
+    cell::{Cell, Offsets},
+    error::GroupError,
+    join::Join,
+    load::load,
+    machine::{GroupLimits, GroupState, JoinRefused, Joined, Reply, Synced},
+    record::{self, OffsetValue},
+    session::{Leave, Sync},
+    shard::{Change, Phase, Shard, Then},
+};
+use crate::config::GroupSettings;
+
+/// A coordinator waits so long for a shard that is being loaded before it says so (14).
+const LOAD_PATIENCE: Duration = Duration::from_millis(500);
+/// A proof of leadership may be so old when members are expired (R7).
+const FRESH_WITHIN: Duration = Duration::from_secs(10);
+/// A proof that took longer says that the store was stalled: members are excused for that time.
+const STALL_MIN_MS: i64 = 200;
+
+/// A group's offsets as they are to be committed.
+pub(crate) struct Commit {
+    /// The member, or empty.
+    pub member_id: String,
+    /// Its static name.
+    pub instance_id: Option<String>,
+    /// Its generation, or negative.
+    pub generation: i32,
+    /// Topic, partition, offset; all of topics that exist.
+    pub items: Vec<(Str, i32, OffsetValue)>,
+}
+
+/// Coordinates all groups whose partition this broker leads.
+pub(crate) struct Coordinator {
+    log: Arc<Log>,
+    runtime: Runtime,
+    /// Settings.
+    pub settings: GroupSettings,
+    limits: Arc<GroupLimits>,
+    shards: RwLock<BTreeMap<i32, Arc<Shard>>>,
+    /// Partitions of `__consumer_offsets`; 0 before there are any.
+    partitions: AtomicI32,
+}
+
+/// The partition of a group: Java's hash of the id, made positive, modulo the partitions.
+pub(crate) fn partition_of(group: &str, partitions: i32) -> i32 {
+    let step = |hash: i32, unit: u16| hash.wrapping_mul(31).wrapping_add(i32::from(unit));
+    let hash = group.encode_utf16().fold(0i32, step);
+    (hash & i32::MAX) % partitions.max(1)
+}
+
+impl Coordinator {
+    /// A coordinator without shards.
+    pub fn new(log: Arc<Log>, runtime: Runtime, settings: GroupSettings) -> Arc<Self> {
+        let limits = GroupLimits {
+            session_timeout_min_ms: settings.session_timeout_min_ms,
+            session_timeout_max_ms: settings.session_timeout_max_ms,
+            initial_rebalance_delay_ms: settings.initial_rebalance_delay_ms,
+            size_max: settings.size_max,
+            ..GroupLimits::default()
+        };
+        Arc::new(Self {
+            log,
+            runtime,
+            settings,
+            limits: Arc::new(limits),
+            shards: RwLock::default(),
+            partitions: AtomicI32::new(0),
+        })
+    }
+
+    /// Leads these partitions of `__consumer_offsets`, of `count` that there are.
+    pub fn lead_all(self: &Arc<Self>, led: Vec<Arc<Partition>>, count: i32) {
+        for partition in led {
+            self.lead(partition);
+        }
+        self.partitions.store(count, Ordering::Release);
+    }
+
+    /// Leads a partition: loads its groups and serves them.
+    fn lead(self: &Arc<Self>, partition: Arc<Partition>) {
+        let id = partition.id();
+        let mut shards = self.shards.write();
+        if shards.get(&id.index).is_some_and(|shard| shard.partition == id) {
+            return;
+        }
+        let shard = Shard::new(id, self.log.clone(), self.runtime.clone());
+        shards.insert(id.index, shard.clone());
+        drop(shards);
+        let tasks = &self.runtime.tasks;
+        tasks.spawn("group records", shard.clone().apply(self.limits.clone()));
+        tasks.spawn("group timers", Self::time(Arc::downgrade(self), shard.clone()));
+        tasks.spawn("group load", load(shard, partition, self.limits.clone()));
+    }
+
+    /// The shard of a group, once it serves.
+    ///
+    /// # Errors
+    /// NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+    async fn shard(&self, group: &str) -> Result<Arc<Shard>, ErrorCode> {
+        let shard = self.shard_of(group)?;
+        let phase = *shard.phase.borrow();
+        match phase {
+            Phase::Serving => Ok(shard),
+            Phase::Failed => Err(ErrorCode::NOT_COORDINATOR),
+            Phase::Loading => {
+                let mut phase = shard.phase.subscribe();
+                let loaded = phase.wait_for(|phase| *phase != Phase::Loading);
+                match self.runtime.clock.timeout(LOAD_PATIENCE, loaded).await {
+                    Ok(Ok(phase)) if *phase == Phase::Serving => {}
+                    Ok(_) => return Err(ErrorCode::NOT_COORDINATOR),
+                    Err(_) => return Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS),
+                }
+                Ok(shard)
+            }
+        }
+    }
+
+    fn shard_of(&self, group: &str) -> Result<Arc<Shard>, ErrorCode> {
+        let index = partition_of(group, self.partitions.load(Ordering::Acquire));
+        self.shards.read().get(&index).cloned().ok_or(ErrorCode::NOT_COORDINATOR)
+    }
+
+    /// True once `__consumer_offsets` is led, whatever the phases of its shards.
+    pub fn is_led(&self) -> bool {
+        self.partitions.load(Ordering::Acquire) > 0
+    }
+
+    /// JoinGroup. `join` makes the request of the reply to park it under.
+    pub async fn join(
+        &self,
+        group: &str,
+        is_known: bool,
+        join: impl FnOnce(Reply) -> Join,
+    ) -> Result<Result<Joined, JoinRefused>, ErrorCode> {
+        let shard = self.shard(group).await?;
+        let answered = {
+            let cell = match is_known {
+                true => shard.group(group).ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?,
+                false => shard.group_or_new(group),
+            };
+            let mut cell = cell.lock();
+            let (reply, answered) = cell.park_join();
+            cell.machine.join(join(reply), &self.limits, shard.now_ms());
+            cell.settle(&shard, &self.limits);
+            answered
+        };
+        answered.await.map_err(|_| ErrorCode::NOT_COORDINATOR)
+    }
+
+    /// SyncGroup.
+    pub async fn sync(
+        &self,
+        group: &str,
+        sync: impl FnOnce(Reply) -> Sync,
+    ) -> Result<Result<Synced, GroupError>, ErrorCode> {
+        let shard = self.shard(group).await?;
+        let answered = {
+            let cell = shard.group(group).ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
+            let mut cell = cell.lock();
+            let (reply, answered) = cell.park_sync();
+            cell.machine.sync(sync(reply), shard.now_ms());
+            cell.settle(&shard, &self.limits);
+            answered
+        };
+        answered.await.map_err(|_| ErrorCode::NOT_COORDINATOR)
+    }
+
+    /// Heartbeat.
+    pub async fn heartbeat(
+        &self,
+        group: &str,
+        member_id: &str,
+        instance_id: Option<&str>,
+        generation: i32,
+    ) -> Result<(), ErrorCode> {
+        let shard = self.shard(group).await?;
+        let cell = shard.group(group).ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
+        let mut cell = cell.lock();
+        let now_ms = shard.now_ms();
+        let beat = cell.machine.heartbeat(member_id, instance_id, generation, now_ms);
+        cell.settle(&shard, &self.limits);
+        beat.map_err(|error| ErrorCode(error.code()))
+    }
+
+    /// LeaveGroup: one result a member.
+    pub async fn leave(
+        &self,
+        group: &str,
+        leaving: &[Leave],
+    ) -> Result<Vec<Result<(), GroupError>>, ErrorCode> {
+        let shard = self.shard(group).await?;
+        let Some(cell) = shard.group(group) else {
+            return Ok(vec![Err(GroupError::UnknownMemberId); leaving.len()]);
+        };
+        let mut cell = cell.lock();
+        let now_ms = shard.now_ms();
+        let one = |leave: &Leave| cell.machine.leave(leave, &self.limits, now_ms);
+        let results = leaving.iter().map(one).collect();
+        cell.settle(&shard, &self.limits);
+        Ok(results)
+    }
+
+    /// OffsetCommit. What is awaited afterwards is the commit being durable.
+    pub async fn commit(&self, group: &str, commit: Commit) -> Result<(), ErrorCode> {
+        let shard = self.shard(group).await?;
+        let Some(done) = self.append_commit(&shard, group, commit)? else { return Ok(()) };
+        done.await.map_err(|_| ErrorCode::NOT_COORDINATOR)?
+    }
+
+    fn append_commit(
+        &self,
+        shard: &Shard,
+        group: &str,
+        commit: Commit,
+    ) -> Result<Option<oneshot::Receiver<Result<(), ErrorCode>>>, ErrorCode> {
+        let cell = match shard.group(group) {
+            Some(cell) => cell,
+            None if commit.generation < 0 => shard.group_or_new(group),
+            None => return Err(ErrorCode::ILLEGAL_GENERATION),
+        };
+        let mut guard = cell.lock();
+        let (member_id, instance_id) = (&commit.member_id, commit.instance_id.as_deref());
+        let now_ms = shard.now_ms();
+        guard
+            .machine
+            .check_commit(member_id, instance_id, commit.generation, now_ms)
+            .map_err(|error| ErrorCode(error.code()))?;
+        guard.settle(shard, &self.limits);
+        if commit.items.is_empty() {
+            return Ok(None);
+        }
+        let change = |(topic, index, value): &(Str, i32, OffsetValue)| {
+            let key = record::offset_key(group, topic, *index)?;
+            Ok(Change { key, value: Some(record::offset_value(value)?) })
+        };
+        let changes: Result<Vec<_>, tidemill_wire::EncodeError> =
+            commit.items.iter().map(change).collect();
+        let changes = changes.map_err(|_| ErrorCode::INVALID_COMMIT_OFFSET_SIZE)?;
+        let (done, waits) = oneshot::channel();
+        let then = Then::Offsets { cell: cell.clone(), items: commit.items, done };
+        shard.append(changes, then)?;
+        guard.pending_commits += 1;
+        Ok(Some(waits))
+    }
+
+    /// The durable offsets of a group; empty if there is none (K50).
+    pub async fn offsets(&self, group: &str) -> Result<Offsets, ErrorCode> {
+        let shard = self.shard(group).await?;
+        Ok(shard.group(group).map(|cell| cell.lock().offsets.clone()).unwrap_or_default())
+    }
+
+    /// Looks at a group.
+    pub async fn view<T>(
+        &self,
+        group: &str,
+        view: impl FnOnce(&Cell) -> T,
+    ) -> Result<Option<T>, ErrorCode> {
+        let shard = self.shard(group).await?;
+        let cell = shard.group(group);
+        Ok(cell.map(|cell| view(&cell.lock())))
+    }
+
+    /// Looks at all groups, ordered by id.
+    ///
+    /// # Errors
+    /// COORDINATOR_LOAD_IN_PROGRESS while a shard is being loaded.
+    pub fn views<T>(&self, mut view: impl FnMut(&Cell) -> T) -> Result<Vec<T>, ErrorCode> {
+        let shards: Vec<_> = self.shards.read().values().cloned().collect();
+        let mut cells: BTreeMap<String, Arc<Mutex<Cell>>> = BTreeMap::new();
+        for shard in shards {
+            match *shard.phase.borrow() {
+                Phase::Loading => return Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS),
+                Phase::Failed => return Err(ErrorCode::NOT_COORDINATOR),
+                Phase::Serving => {}
+            }
+            for cell in shard.all() {
+                let id = cell.lock().machine.id.clone();
+                cells.insert(id, cell);
+            }
+        }
+        Ok(cells.values().map(|cell| view(&cell.lock())).collect())
+    }
+
+    /// DeleteGroups: the group and all its offsets.
+    pub async fn delete(&self, group: &str) -> Result<(), ErrorCode> {
+        let shard = self.shard(group).await?;
+        let done = {
+            let cell = shard.group(group).ok_or(ErrorCode::GROUP_ID_NOT_FOUND)?;
+            let mut guard = cell.lock();
+            if guard.is_void() {
+                // An id that somebody asked about, nothing else.
+                shard.remove(group);
+                return Err(ErrorCode::GROUP_ID_NOT_FOUND);
+            }
+            guard.machine.delete().map_err(|error| ErrorCode(error.code()))?;
+            let done = self.bury(&shard, &mut guard)?;
+            shard.remove(group);
+            done
+        };
+        done.await.map_err(|_| ErrorCode::NOT_COORDINATOR)?
+    }
+
+    fn bury(
+        &self,
+        shard: &Shard,
+        cell: &mut Cell,
+    ) -> Result<oneshot::Receiver<Result<(), ErrorCode>>, ErrorCode> {
+        let unusable = |_| ErrorCode::UNKNOWN_SERVER_ERROR;
+        let group = cell.machine.id.clone();
+        let key = record::group_key(&group).map_err(unusable)?;
+        let mut changes = vec![Change { key, value: None }];
+        for (topic, partitions) in &cell.offsets {
+            for index in partitions.keys() {
+                let key = record::offset_key(&group, topic, *index).map_err(unusable)?;
+                changes.push(Change { key, value: None });
+            }
+        }
+        let (done, waits) = oneshot::channel();
+        shard.append(changes, Then::Tell(done))?;
+        Ok(waits)
+    }
+
+    /// OffsetDelete, of offsets that may be deleted.
+    pub async fn delete_offsets(
+        &self,
+        group: &str,
+        gone: &[(Str, i32)],
+    ) -> Result<(), ErrorCode> {
+        let shard = self.shard(group).await?;
+        let Some(cell) = shard.group(group) else { return Ok(()) };
+        let done = Self::append_deletes(&shard, &mut cell.lock(), gone)?;
+        match done {
+            Some(done) => done.await.map_err(|_| ErrorCode::NOT_COORDINATOR)?,
+            None => Ok(()),
+        }
+    }
+
+    fn append_deletes(
+        shard: &Shard,
+        cell: &mut Cell,
+        gone: &[(Str, i32)],
+    ) -> Result<Option<oneshot::Receiver<Result<(), ErrorCode>>>, ErrorCode> {
+        if gone.is_empty() {
+            return Ok(None);
+        }
+        let group = cell.machine.id.clone();
+        let change = |(topic, index): &(Str, i32)| {
+            let key = record::offset_key(&group, topic, *index)?;
+            Ok(Change { key, value: None })
+        };
+        let changes: Result<Vec<_>, tidemill_wire::EncodeError> = gone.iter().map(change).collect();
+        let changes = changes.map_err(|_| ErrorCode::UNKNOWN_SERVER_ERROR)?;
+        let (done, waits) = oneshot::channel();
+        shard.append(changes, Then::Tell(done))?;
+        cell.forget(gone);
+        Ok(Some(waits))
+    }
+
+    /// A topic was deleted: nobody's offsets in it mean anything any more.
+    pub fn topic_deleted(&self, topic: &str) {
+        let shards: Vec<_> = self.shards.read().values().cloned().collect();
+        for shard in shards {
+            for cell in shard.all() {
+                let mut cell = cell.lock();
+                let gone: Vec<(Str, i32)> = cell
+                    .offsets
+                    .get_key_value(topic)
+                    .map(|(name, parts)| parts.keys().map(|index| (name.clone(), *index)).collect())
+                    .unwrap_or_default();
+                // The offsets are gone from memory in any case; a log that ends keeps its records.
+                if Self::append_deletes(&shard, &mut cell, &gone).is_err() {
+                    tracing::debug!(topic, "offsets of a deleted topic not removed");
+                }
+            }
+        }
+    }
+
+    /// Expires sessions, ends waits, lets offsets lapse. Ends with the coordinator or the shard.
+    async fn time(me: std::sync::Weak<Self>, shard: Arc<Shard>) {
+        let clock = shard.runtime.clock.clone();
+        let Some(interval) = me.upgrade().map(|me| me.settings.offsets_check_interval) else {
+            return;
+        };
+        let mut next_check = clock.monotonic() + interval;
+        loop {
+            let deadline = shard.timers.next_ms().map(|at_ms| shard.instant(at_ms));
+            let wake = deadline.map_or(next_check, |deadline| deadline.min(next_check));
+            tokio::select! {
+                biased;
+                () = shard.timers.earlier.notified() => continue,
+                () = clock.sleep_until(wake) => {}
+            }
+            let Some(me) = me.upgrade() else { return };
+            if *shard.phase.borrow() == Phase::Failed || !me.excuse_stall(&shard).await {
+                return;
+            }
+            for group in shard.timers.due(shard.now_ms()) {
+                me.tick(&shard, &group);
+            }
+            if clock.monotonic() >= next_check {
+                next_check = clock.monotonic() + interval;
+                me.lapse(&shard);
+            }
+        }
+    }
+
+    /// Before anybody is expired this broker must know that it still leads (R7). While the store does
+    /// not answer nobody could prove to live, so that time does not count; false once superseded.
+    async fn excuse_stall(&self, shard: &Shard) -> bool {
+        let before_ms = shard.now_ms();
+        if self.log.fresh_within(FRESH_WITHIN).await.is_err() {
+            return false;
+        }
+        let stalled_ms = shard.now_ms() - before_ms;
+        if stalled_ms >= STALL_MIN_MS {
+            for cell in shard.all() {
+                let mut cell = cell.lock();
+                cell.machine.excuse(stalled_ms);
+                cell.settle(shard, &self.limits);
+            }
+        }
+        true
+    }
+
+    fn tick(&self, shard: &Shard, group: &str) {
+        let Some(cell) = shard.group(group) else { return };
+        let mut cell = cell.lock();
+        cell.scheduled_ms = None;
+        cell.machine.tick(&self.limits, shard.now_ms());
+        cell.settle(shard, &self.limits);
+    }
+
+    /// Offsets past their retention go (K86), and groups of which nothing is left.
+    fn lapse(&self, shard: &Shard) {
+        let now_ms = self.runtime.clock.now_ms();
+        for cell in shard.all() {
+            let mut cell = cell.lock();
+            let gone = self.lapsed(&cell, now_ms);
+            if Self::append_deletes(shard, &mut cell, &gone).is_err() {
+                return;
+            }
+            let was_stored = !gone.is_empty() || cell.machine.generation() > 0;
+            if !cell.is_void() {
+                continue;
+            }
+            let group = cell.machine.id.clone();
+            if was_stored && self.bury(shard, &mut cell).is_err() {
+                return;
+            }
+            if cell.machine.delete().is_ok() {
+                shard.remove(&group);
+            }
+        }
+    }
+
+    fn lapsed(&self, cell: &Cell, now_ms: i64) -> Vec<(Str, i32)> {
+        let retention_ms = i64::try_from(self.settings.offsets_retention.as_millis());
+        let retention_ms = retention_ms.unwrap_or(i64::MAX);
+        let is_empty = cell.machine.state() == GroupState::Empty;
+        // Simple consumers have no members that could keep offsets alive: each commit counts.
+        let is_simple = cell.machine.protocol_type().is_none();
+        let is_late = |value: &OffsetValue| match value.expire_ms {
+            Some(expire_ms) => now_ms >= expire_ms,
+            None if !is_empty => false,
+            None => {
+                let since_ms = match is_simple {
+                    true => value.commit_ms,
+                    false => value.commit_ms.max(cell.empty_since_ms),
+                };
+                now_ms >= since_ms.saturating_add(retention_ms)
+            }
+        };
+        let mut gone = Vec::new();
+        for (topic, partitions) in &cell.offsets {
+            let late = partitions.iter().filter(|(_, value)| is_late(value));
+            gone.extend(late.map(|(index, _)| (topic.clone(), *index)));
+        }
+        gone
+    }
+}
+

@@ -1,0 +1,155 @@
+//! Reading a shard's groups back from its partition.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::{Bytes, BytesMut};
+use tidemill_log::{
+    partition::Partition,
+    read::{Isolation, ReadRequest},
+};
+use tidemill_wire::{
+    Str,
+    batch::{BatchIter, MAX_INFLATED_BYTES, Records},
+    ids::Offset,
+    records::group_metadata::GroupMetadataValue,
+};
+
+use super::{
+    cell::{Cell, Offsets},
+    machine::{Group, GroupLimits},
+    record::{self, Fact},
+    shard::{Phase, Shard},
+};
+
+/// Bytes of one read.
+const READ_BYTES: usize = 4 << 20;
+/// Between two tries when the partition cannot be read.
+const RETRY: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// What was read so far.
+#[derive(Default)]
+struct Loaded {
+    groups: BTreeMap<Str, GroupMetadataValue>,
+    offsets: BTreeMap<Str, Offsets>,
+}
+
+/// Loads a shard; afterwards it serves. Tries until it succeeds or the partition is gone.
+pub(crate) async fn load(shard: Arc<Shard>, partition: Arc<Partition>, limits: Arc<GroupLimits>) {
+    loop {
+        match read_all(&shard, &partition).await {
+            Ok(loaded) => {
+                install(&shard, loaded, &limits);
+                shard.phase.send_replace(Phase::Serving);
+                return;
+            }
+            Err(error) if partition.is_stopped() => {
+                tracing::warn!(partition = %shard.partition, %error, "group shard is gone");
+                shard.phase.send_replace(Phase::Failed);
+                return;
+            }
+            Err(error) => {
+                tracing::error!(partition = %shard.partition, %error, "groups not loaded yet");
+                shard.runtime.clock.sleep(RETRY).await;
+            }
+        }
+    }
+}
+
+async fn read_all(shard: &Shard, partition: &Arc<Partition>) -> Result<Loaded, String> {
+    let mut loaded = Loaded::default();
+    let end = partition.high_watermark();
+    let mut offset = partition.log_start();
+    while offset < end {
+        let request = ReadRequest {
+            offset,
+            max_bytes: READ_BYTES,
+            isolation: Isolation::Uncommitted,
+            at_least_one: true,
+        };
+        let read = partition.read(request).await.map_err(|error| error.to_string())?;
+        if read.next_offset <= offset {
+            return Err(format!("nothing at offset {offset} below {end}"));
+        }
+        take(shard, &join(&read.slices), offset, &mut loaded)?;
+        offset = read.next_offset;
+    }
+    Ok(loaded)
+}
+
+fn join(slices: &[Bytes]) -> Bytes {
+    if let [only] = slices {
+        return only.clone();
+    }
+    let mut joined = BytesMut::with_capacity(slices.iter().map(Bytes::len).sum());
+    slices.iter().for_each(|slice| joined.extend_from_slice(slice));
+    joined.freeze()
+}
+
+fn take(shard: &Shard, bytes: &Bytes, from: Offset, loaded: &mut Loaded) -> Result<(), String> {
+    for batch in BatchIter::new(bytes.clone()) {
+        let batch = batch.map_err(|error| error.to_string())?;
+        if batch.header.attributes.is_control() {
+            continue;
+        }
+        let records = Records::open(&batch.bytes, MAX_INFLATED_BYTES);
+        for record in records.map_err(|error| error.to_string())? {
+            let record = record.map_err(|error| error.to_string())?;
+            let Some(key) = record.key.filter(|_| record.offset >= from) else { continue };
+            let fact = record::decode(&key, record.value.as_ref());
+            match fact.map_err(|error| error.to_string())? {
+                Fact::Unknown(kind) => {
+                    tracing::warn!(kind, "unknown kind of group record left out");
+                    continue;
+                }
+                fact => loaded.note(fact),
+            }
+            shard.found(key, record.value);
+        }
+    }
+    Ok(())
+}
+
+impl Loaded {
+    fn note(&mut self, fact: Fact) {
+        match fact {
+            Fact::Offset(key, Some(value)) => {
+                let topics = self.offsets.entry(key.group).or_default();
+                topics.entry(key.topic).or_default().insert(key.partition, value);
+            }
+            Fact::Offset(key, None) => {
+                let Some(topics) = self.offsets.get_mut(&key.group) else { return };
+                if let Some(partitions) = topics.get_mut(&key.topic) {
+                    partitions.remove(&key.partition);
+                }
+                topics.retain(|_, partitions| !partitions.is_empty());
+            }
+            Fact::Group(id, Some(value)) => {
+                self.groups.insert(id, value);
+            }
+            Fact::Group(id, None) => {
+                self.groups.remove(&id);
+            }
+            Fact::Unknown(_) => {}
+        }
+    }
+}
+
+fn install(shard: &Shard, loaded: Loaded, limits: &GroupLimits) {
+    let Loaded { groups, mut offsets } = loaded;
+    let now_ms = shard.now_ms();
+    let wall_ms = shard.runtime.clock.now_ms();
+    for (id, value) in groups {
+        let machine = record::restore(&id, &value, now_ms);
+        let empty_since_ms = match value.current_state_timestamp {
+            -1 => wall_ms,
+            given => given,
+        };
+        let cell = Cell::new(machine, offsets.remove(&id).unwrap_or_default(), empty_since_ms);
+        cell.lock().settle(shard, limits);
+        shard.put(id.to_string(), cell);
+    }
+    for (id, offsets) in offsets.into_iter().filter(|(_, offsets)| !offsets.is_empty()) {
+        let cell = Cell::new(Group::new(id.to_string()), offsets, wall_ms);
+        shard.put(id.to_string(), cell);
+    }
+}
