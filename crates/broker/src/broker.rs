@@ -20,6 +20,7 @@ use crate::{
     api,
     config::BrokerConfig,
     fetch::session::SessionCache,
+    groups::Coordinator,
     metrics::{Metrics, gauge},
     net::{
         Advertised, Call, Frame, NetLimits, NetShared, Peer, Phase, Service, accept_loop,
@@ -56,6 +57,7 @@ pub struct Broker {
     phase: watch::Sender<Phase>,
     next_producer: AtomicU32,
     cluster_id: Str,
+    pub(crate) coordinator: Arc<Coordinator>,
 }
 
 impl fmt::Debug for Broker {
@@ -84,12 +86,14 @@ impl Broker {
             phase: watch::channel(Phase::Run).0,
             next_producer: AtomicU32::new(0),
             cluster_id: Str::from(base64url(&cluster.cluster_id())),
+            coordinator: Coordinator::new(log.clone(), runtime.clone(), config.groups.clone()),
             cluster,
             log,
             runtime,
             config,
         });
         broker.apply_topic_configs();
+        broker.lead_groups();
         let weak = Arc::downgrade(&broker);
         let (clock, mut phase) = (broker.runtime.clock.clone(), broker.phase.subscribe());
         broker.runtime.tasks.spawn("producer expiry", async move {

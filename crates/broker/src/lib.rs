@@ -7,7 +7,7 @@ pub mod config;
 mod create;
 mod errors;
 mod fetch;
-mod groups;
+pub mod groups;
 mod metrics;
 pub mod net;
 mod topics;

@@ -162,6 +162,7 @@ impl Broker {
             self.log().drop_partition(partition);
         }
         self.topics().forget(topic.id);
+        self.coordinator().topic_deleted(&topic.name);
     }
 
     /// Puts the settings of all topics into force.

@@ -9,10 +9,7 @@ use tidemill_wire::{
 
 use super::Context;
 
-pub(super) async fn handle(
-    context: Context,
-    request: DeleteGroupsRequest,
-) -> DeleteGroupsResponse {
+pub(super) async fn handle(context: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse {
     let coordinator = context.broker.coordinator();
     let mut results = Vec::with_capacity(request.groups_names.len());
     for group_id in request.groups_names {
@@ -30,5 +27,8 @@ pub(super) async fn handle(
             ..DeletableGroupResult::default()
         });
     }
-    DeleteGroupsResponse { results, ..DeleteGroupsResponse::default() }
+    DeleteGroupsResponse {
+        results,
+        ..DeleteGroupsResponse::default()
+    }
 }

@@ -33,7 +33,11 @@ pub(super) async fn handle(
         }
         groups.push(group);
     }
-    DescribeGroupsResponse { groups, ..DescribeGroupsResponse::default() }.into()
+    DescribeGroupsResponse {
+        groups,
+        ..DescribeGroupsResponse::default()
+    }
+    .into()
 }
 
 async fn one(context: &Context, id: Str) -> DescribedGroup {
@@ -55,14 +59,25 @@ async fn one(context: &Context, id: Str) -> DescribedGroup {
 fn describe(cell: &Cell) -> DescribedGroup {
     let group = &cell.machine;
     let is_stable = group.state() == GroupState::Stable;
-    let protocol = group.protocol_name().filter(|_| is_stable).unwrap_or_default();
+    let protocol = group
+        .protocol_name()
+        .filter(|_| is_stable)
+        .unwrap_or_default();
     let member = |member: &Member| DescribedGroupMember {
         member_id: member.id.clone().into(),
         group_instance_id: member.instance_id.clone().map(Str::from),
         client_id: member.client_id.clone().into(),
         client_host: member.client_host.clone().into(),
-        member_metadata: if is_stable { member.metadata(protocol) } else { bytes::Bytes::new() },
-        member_assignment: if is_stable { member.assignment.clone() } else { bytes::Bytes::new() },
+        member_metadata: if is_stable {
+            member.metadata(protocol)
+        } else {
+            bytes::Bytes::new()
+        },
+        member_assignment: if is_stable {
+            member.assignment.clone()
+        } else {
+            bytes::Bytes::new()
+        },
     };
     DescribedGroup {
         group_id: group.id.clone().into(),
@@ -91,5 +106,9 @@ fn unknown(context: &Context, id: Str) -> DescribedGroup {
 }
 
 fn refused(context: &Context, group_id: Str, code: ErrorCode) -> DescribedGroup {
-    DescribedGroup { error_code: context.error(code), group_id, ..DescribedGroup::default() }
+    DescribedGroup {
+        error_code: context.error(code),
+        group_id,
+        ..DescribedGroup::default()
+    }
 }

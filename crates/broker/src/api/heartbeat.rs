@@ -17,11 +17,20 @@ pub(super) async fn handle(
     let instance_id = request.group_instance_id.as_deref();
     // Counted before the proof below: a store that does not answer must not cost a session.
     let beat = coordinator
-        .heartbeat(&request.group_id, &request.member_id, instance_id, request.generation_id)
+        .heartbeat(
+            &request.group_id,
+            &request.member_id,
+            instance_id,
+            request.generation_id,
+        )
         .await;
     if context.fresh_within().await.is_err() {
         return Outcome::Close;
     }
     let error_code = context.error(beat.err().unwrap_or(ErrorCode::NONE));
-    HeartbeatResponse { error_code, ..HeartbeatResponse::default() }.into()
+    HeartbeatResponse {
+        error_code,
+        ..HeartbeatResponse::default()
+    }
+    .into()
 }

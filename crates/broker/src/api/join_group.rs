@@ -54,7 +54,10 @@ pub(super) async fn handle(
 }
 
 fn join(context: &Context, reply: Reply, request: JoinGroupRequest) -> Join {
-    let name = request.group_instance_id.as_ref().or(context.client_id.as_ref());
+    let name = request
+        .group_instance_id
+        .as_ref()
+        .or(context.client_id.as_ref());
     let uuid = tidemill_wire::ids::TopicId(context.broker.runtime().entropy.uuid());
     let protocol = |protocol: JoinGroupRequestProtocol| Protocol {
         name: protocol.name.to_string(),
@@ -81,11 +84,14 @@ fn join(context: &Context, reply: Reply, request: JoinGroupRequest) -> Join {
 }
 
 fn answer(context: &Context, joined: Joined) -> JoinGroupResponse {
-    let members = joined.members.into_iter().map(|member| JoinGroupResponseMember {
-        member_id: member.member_id.into(),
-        group_instance_id: member.instance_id.map(Str::from),
-        metadata: member.metadata,
-    });
+    let members = joined
+        .members
+        .into_iter()
+        .map(|member| JoinGroupResponseMember {
+            member_id: member.member_id.into(),
+            group_instance_id: member.instance_id.map(Str::from),
+            metadata: member.metadata,
+        });
     JoinGroupResponse {
         error_code: context.error(ErrorCode::NONE),
         generation_id: joined.generation,

@@ -4,7 +4,9 @@
 
 use tidemill_wire::{
     ErrorCode,
-    messages::leave_group::{LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse},
+    messages::leave_group::{
+        LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse,
+    },
 };
 
 use super::{Context, Outcome};
@@ -25,7 +27,10 @@ pub(super) async fn handle(
     let leaving: Vec<Leave> = if context.version >= MEMBERS_FROM {
         request.members.iter().map(leave).collect()
     } else {
-        vec![Leave { member_id: request.member_id.to_string(), instance_id: None }]
+        vec![Leave {
+            member_id: request.member_id.to_string(),
+            instance_id: None,
+        }]
     };
     let left = coordinator.leave(&request.group_id, &leaving).await;
     if context.fresh().await.is_err() {
@@ -34,7 +39,10 @@ pub(super) async fn handle(
     let codes: Vec<ErrorCode> = match left {
         Ok(results) => {
             let code = |error: crate::groups::error::GroupError| ErrorCode(error.code());
-            results.into_iter().map(|left| left.err().map_or(ErrorCode::NONE, code)).collect()
+            results
+                .into_iter()
+                .map(|left| left.err().map_or(ErrorCode::NONE, code))
+                .collect()
         }
         Err(code) => return refused(&context, code).into(),
     };
@@ -54,5 +62,8 @@ pub(super) async fn handle(
 }
 
 fn refused(context: &Context, code: ErrorCode) -> LeaveGroupResponse {
-    LeaveGroupResponse { error_code: context.error(code), ..LeaveGroupResponse::default() }
+    LeaveGroupResponse {
+        error_code: context.error(code),
+        ..LeaveGroupResponse::default()
+    }
 }

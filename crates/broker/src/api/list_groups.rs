@@ -20,7 +20,10 @@ pub(super) async fn handle(
         return Outcome::Close;
     }
     let named = |filter: &[Str], name: &str| {
-        filter.is_empty() || filter.iter().any(|wanted| wanted.eq_ignore_ascii_case(name))
+        filter.is_empty()
+            || filter
+                .iter()
+                .any(|wanted| wanted.eq_ignore_ascii_case(name))
     };
     let view = |cell: &Cell| {
         let group = &cell.machine;
@@ -39,5 +42,10 @@ pub(super) async fn handle(
     };
     let error_code = context.error(groups.as_ref().err().copied().unwrap_or(ErrorCode::NONE));
     let groups = groups.unwrap_or_default().into_iter().flatten().collect();
-    ListGroupsResponse { error_code, groups, ..ListGroupsResponse::default() }.into()
+    ListGroupsResponse {
+        error_code,
+        groups,
+        ..ListGroupsResponse::default()
+    }
+    .into()
 }

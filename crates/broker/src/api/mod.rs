@@ -8,20 +8,30 @@ mod alter_configs;
 mod api_versions;
 mod create_partitions;
 mod create_topics;
+mod delete_groups;
 mod delete_records;
 mod delete_topics;
 mod describe_cluster;
 mod describe_configs;
+mod describe_groups;
 mod describe_log_dirs;
 mod describe_topic_partitions;
 mod fetch;
 mod find_coordinator;
+mod heartbeat;
 mod incremental_alter_configs;
 mod init_producer_id;
+mod join_group;
+mod leave_group;
+mod list_groups;
 mod list_offsets;
 mod metadata;
+mod offset_commit;
+mod offset_delete;
+mod offset_fetch;
 mod offset_for_leader_epoch;
 mod produce;
+mod sync_group;
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -146,7 +156,15 @@ routes! {
     #[Fetch] Fetch => fetch::handle;
     ListOffsets => list_offsets::handle;
     Metadata => metadata::handle;
+    OffsetCommit => offset_commit::handle;
+    OffsetFetch => offset_fetch::handle;
     FindCoordinator => find_coordinator::handle;
+    JoinGroup => join_group::handle;
+    Heartbeat => heartbeat::handle;
+    LeaveGroup => leave_group::handle;
+    SyncGroup => sync_group::handle;
+    DescribeGroups => describe_groups::handle;
+    ListGroups => list_groups::handle;
     ApiVersions => api_versions::handle;
     CreateTopics => create_topics::handle;
     DeleteTopics => delete_topics::handle;
@@ -158,6 +176,8 @@ routes! {
     DescribeLogDirs => describe_log_dirs::handle;
     CreatePartitions => create_partitions::handle;
     IncrementalAlterConfigs => incremental_alter_configs::handle;
+    DeleteGroups => delete_groups::handle;
+    OffsetDelete => offset_delete::handle;
     DescribeCluster => describe_cluster::handle;
     DescribeTopicPartitions => describe_topic_partitions::handle;
 }

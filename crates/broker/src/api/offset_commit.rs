@@ -62,7 +62,7 @@ fn name_of(context: &Context, image: &Image, topic: &OffsetCommitRequestTopic) -
     } else {
         image.topic_by_name(&topic.name)
     };
-    found.map(|topic| Str::from(topic.name.clone()))
+    found.map(|topic| Str::from(topic.name.to_string()))
 }
 
 fn check(
@@ -85,7 +85,11 @@ fn check(
     if found.partition(part.partition_index).is_none() {
         return ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
     }
-    let longest = context.broker.coordinator().settings.offset_metadata_max_bytes;
+    let longest = context
+        .broker
+        .coordinator()
+        .settings
+        .offset_metadata_max_bytes;
     let metadata = part.committed_metadata.as_deref().unwrap_or_default();
     if metadata.len() > longest {
         return ErrorCode::OFFSET_METADATA_TOO_LARGE;
@@ -104,7 +108,11 @@ fn value(
         offset: part.committed_offset,
         leader_epoch: part.committed_leader_epoch,
         // A slice of the request would keep all of it in memory.
-        metadata: part.committed_metadata.as_ref().map(Str::detached).unwrap_or_default(),
+        metadata: part
+            .committed_metadata
+            .as_ref()
+            .map(Str::detached)
+            .unwrap_or_default(),
         commit_ms: now_ms,
         expire_ms: (retention_ms >= 0).then(|| now_ms.saturating_add(retention_ms)),
     }
@@ -126,5 +134,8 @@ fn answer(
             topic_id: topic.topic_id,
         }
     });
-    OffsetCommitResponse { topics: topics.collect(), ..OffsetCommitResponse::default() }
+    OffsetCommitResponse {
+        topics: topics.collect(),
+        ..OffsetCommitResponse::default()
+    }
 }

@@ -46,7 +46,9 @@ pub(super) async fn handle(
         let mut partitions = Vec::new();
         for part in &topic.partitions {
             let index = part.partition_index;
-            let known = image.topic_by_name(&topic.name).and_then(|found| found.partition(index));
+            let known = image
+                .topic_by_name(&topic.name)
+                .and_then(|found| found.partition(index));
             let error_code = match &held {
                 _ if known.is_none() => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
                 Held::Topics(held) if held.contains(&topic.name) => {
@@ -58,14 +60,24 @@ pub(super) async fn handle(
                 }
             };
             let error_code = context.error(error_code);
-            partitions.push(OffsetDeleteResponsePartition { partition_index: index, error_code });
+            partitions.push(OffsetDeleteResponsePartition {
+                partition_index: index,
+                error_code,
+            });
         }
-        topics.push(OffsetDeleteResponseTopic { name: topic.name, partitions });
+        topics.push(OffsetDeleteResponseTopic {
+            name: topic.name,
+            partitions,
+        });
     }
     if let Err(code) = coordinator.delete_offsets(&request.group_id, &gone).await {
         return refused(&context, code).into();
     }
-    OffsetDeleteResponse { topics, ..OffsetDeleteResponse::default() }.into()
+    OffsetDeleteResponse {
+        topics,
+        ..OffsetDeleteResponse::default()
+    }
+    .into()
 }
 
 fn held(cell: &Cell) -> Held {
@@ -89,5 +101,8 @@ fn held(cell: &Cell) -> Held {
 }
 
 fn refused(context: &Context, code: ErrorCode) -> OffsetDeleteResponse {
-    OffsetDeleteResponse { error_code: context.error(code), ..OffsetDeleteResponse::default() }
+    OffsetDeleteResponse {
+        error_code: context.error(code),
+        ..OffsetDeleteResponse::default()
+    }
 }

@@ -37,7 +37,11 @@ pub(super) async fn handle(
         for group in request.groups {
             groups.push(one(&context, group).await);
         }
-        return OffsetFetchResponse { groups, ..OffsetFetchResponse::default() }.into();
+        return OffsetFetchResponse {
+            groups,
+            ..OffsetFetchResponse::default()
+        }
+        .into();
     }
     let topics = request.topics.map(|topics| {
         let topic = |topic: tidemill_wire::messages::offset_fetch::OffsetFetchRequestTopic| {
@@ -75,7 +79,11 @@ fn single(context: &Context, group: OffsetFetchResponseGroup) -> OffsetFetchResp
     });
     OffsetFetchResponse {
         topics: topics.collect(),
-        error_code: if context.version >= GROUP_ERROR_FROM { whole } else { ErrorCode::NONE },
+        error_code: if context.version >= GROUP_ERROR_FROM {
+            whole
+        } else {
+            ErrorCode::NONE
+        },
         ..OffsetFetchResponse::default()
     }
 }
@@ -131,7 +139,9 @@ fn asked(
 ) -> OffsetFetchResponseTopics {
     let by_id = context.version >= TOPIC_ID_FROM;
     let name = match by_id {
-        true => image.topic(topic.topic_id).map(|topic| Str::from(topic.name.clone())),
+        true => image
+            .topic(topic.topic_id)
+            .map(|topic| Str::from(topic.name.to_string())),
         false => Some(topic.name.clone()),
     };
     let part = |index: &i32| match &name {

@@ -61,5 +61,8 @@ fn sync(reply: Reply, request: SyncGroupRequest) -> Sync {
 }
 
 fn refused(context: &Context, code: ErrorCode) -> SyncGroupResponse {
-    SyncGroupResponse { error_code: context.error(code), ..SyncGroupResponse::default() }
+    SyncGroupResponse {
+        error_code: context.error(code),
+        ..SyncGroupResponse::default()
+    }
 }

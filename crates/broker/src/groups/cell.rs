@@ -11,7 +11,9 @@ use tokio::sync::oneshot;
 
 use super::{
     error::GroupError,
-    machine::{Effect, Group, GroupLimits, GroupState, JoinRefused, Joined, Reply, StoreReason, Synced},
+    machine::{
+        Effect, Group, GroupLimits, GroupState, JoinRefused, Joined, Reply, StoreReason, Synced,
+    },
     record::{self, OffsetValue},
     shard::{Change, Shard, Then},
 };
@@ -98,7 +100,11 @@ impl Cell {
                 self.carry_out(effect, shard, limits);
             }
         }
-        shard.timers.set(&self.machine.id, &mut self.scheduled_ms, self.machine.next_deadline_ms());
+        shard.timers.set(
+            &self.machine.id,
+            &mut self.scheduled_ms,
+            self.machine.next_deadline_ms(),
+        );
     }
 
     fn carry_out(&mut self, effect: Effect, shard: &Shard, limits: &GroupLimits) {
@@ -134,9 +140,17 @@ impl Cell {
         let now_ms = shard.runtime.clock.now_ms();
         let key = record::group_key(&self.machine.id).map_err(unusable)?;
         let value = record::group_value(&self.machine, assignments, now_ms).map_err(unusable)?;
-        let Some(cell) = self.me.upgrade() else { return Err(ErrorCode::UNKNOWN_SERVER_ERROR) };
+        let Some(cell) = self.me.upgrade() else {
+            return Err(ErrorCode::UNKNOWN_SERVER_ERROR);
+        };
         let reason = reason.clone();
-        shard.append(vec![Change { key, value: Some(value) }], Then::Stored { cell, reason })
+        shard.append(
+            vec![Change {
+                key,
+                value: Some(value),
+            }],
+            Then::Stored { cell, reason },
+        )
     }
 
     /// The record that [`Effect::Store`] asked for is durable, or never will be.
@@ -149,8 +163,12 @@ impl Cell {
     ) {
         let now_ms = shard.now_ms();
         match reason {
-            StoreReason::Assignment { generation, assignments } => {
-                self.machine.assignment_stored(generation, &assignments, is_stored, limits, now_ms);
+            StoreReason::Assignment {
+                generation,
+                assignments,
+            } => {
+                self.machine
+                    .assignment_stored(generation, &assignments, is_stored, limits, now_ms);
             }
             StoreReason::StaticMember { reply, joined } => {
                 self.machine.static_stored(reply, joined, is_stored);

@@ -12,10 +12,7 @@ use std::{
 use parking_lot::{Mutex, RwLock};
 use tidemill_log::{Log, partition::Partition};
 use tidemill_runtime::Runtime;
-use tidemill_wire::{
-    ErrorCode, Str,
-
-};
+use tidemill_wire::{ErrorCode, Str};
 use tokio::sync::oneshot;
 
 use super::{
@@ -59,6 +56,8 @@ pub(crate) struct Coordinator {
     shards: RwLock<BTreeMap<i32, Arc<Shard>>>,
     /// Partitions of `__consumer_offsets`; 0 before there are any.
     partitions: AtomicI32,
+    /// Held while the topic is created.
+    pub creating: tokio::sync::Mutex<()>,
 }
 
 /// The partition of a group: Java's hash of the id, made positive, modulo the partitions.
@@ -85,6 +84,7 @@ impl Coordinator {
             limits: Arc::new(limits),
             shards: RwLock::default(),
             partitions: AtomicI32::new(0),
+            creating: tokio::sync::Mutex::new(()),
         })
     }
 
@@ -100,7 +100,10 @@ impl Coordinator {
     fn lead(self: &Arc<Self>, partition: Arc<Partition>) {
         let id = partition.id();
         let mut shards = self.shards.write();
-        if shards.get(&id.index).is_some_and(|shard| shard.partition == id) {
+        if shards
+            .get(&id.index)
+            .is_some_and(|shard| shard.partition == id)
+        {
             return;
         }
         let shard = Shard::new(id, self.log.clone(), self.runtime.clone());
@@ -108,7 +111,10 @@ impl Coordinator {
         drop(shards);
         let tasks = &self.runtime.tasks;
         tasks.spawn("group records", shard.clone().apply(self.limits.clone()));
-        tasks.spawn("group timers", Self::time(Arc::downgrade(self), shard.clone()));
+        tasks.spawn(
+            "group timers",
+            Self::time(Arc::downgrade(self), shard.clone()),
+        );
         tasks.spawn("group load", load(shard, partition, self.limits.clone()));
     }
 
@@ -137,7 +143,11 @@ impl Coordinator {
 
     fn shard_of(&self, group: &str) -> Result<Arc<Shard>, ErrorCode> {
         let index = partition_of(group, self.partitions.load(Ordering::Acquire));
-        self.shards.read().get(&index).cloned().ok_or(ErrorCode::NOT_COORDINATOR)
+        self.shards
+            .read()
+            .get(&index)
+            .cloned()
+            .ok_or(ErrorCode::NOT_COORDINATOR)
     }
 
     /// True once `__consumer_offsets` is led, whatever the phases of its shards.
@@ -197,7 +207,9 @@ impl Coordinator {
         let cell = shard.group(group).ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
         let mut cell = cell.lock();
         let now_ms = shard.now_ms();
-        let beat = cell.machine.heartbeat(member_id, instance_id, generation, now_ms);
+        let beat = cell
+            .machine
+            .heartbeat(member_id, instance_id, generation, now_ms);
         cell.settle(&shard, &self.limits);
         beat.map_err(|error| ErrorCode(error.code()))
     }
@@ -223,7 +235,9 @@ impl Coordinator {
     /// OffsetCommit. What is awaited afterwards is the commit being durable.
     pub async fn commit(&self, group: &str, commit: Commit) -> Result<(), ErrorCode> {
         let shard = self.shard(group).await?;
-        let Some(done) = self.append_commit(&shard, group, commit)? else { return Ok(()) };
+        let Some(done) = self.append_commit(&shard, group, commit)? else {
+            return Ok(());
+        };
         done.await.map_err(|_| ErrorCode::NOT_COORDINATOR)?
     }
 
@@ -251,13 +265,20 @@ impl Coordinator {
         }
         let change = |(topic, index, value): &(Str, i32, OffsetValue)| {
             let key = record::offset_key(group, topic, *index)?;
-            Ok(Change { key, value: Some(record::offset_value(value)?) })
+            Ok(Change {
+                key,
+                value: Some(record::offset_value(value)?),
+            })
         };
         let changes: Result<Vec<_>, tidemill_wire::EncodeError> =
             commit.items.iter().map(change).collect();
         let changes = changes.map_err(|_| ErrorCode::INVALID_COMMIT_OFFSET_SIZE)?;
         let (done, waits) = oneshot::channel();
-        let then = Then::Offsets { cell: cell.clone(), items: commit.items, done };
+        let then = Then::Offsets {
+            cell: cell.clone(),
+            items: commit.items,
+            done,
+        };
         shard.append(changes, then)?;
         guard.pending_commits += 1;
         Ok(Some(waits))
@@ -266,7 +287,10 @@ impl Coordinator {
     /// The durable offsets of a group; empty if there is none (K50).
     pub async fn offsets(&self, group: &str) -> Result<Offsets, ErrorCode> {
         let shard = self.shard(group).await?;
-        Ok(shard.group(group).map(|cell| cell.lock().offsets.clone()).unwrap_or_default())
+        Ok(shard
+            .group(group)
+            .map(|cell| cell.lock().offsets.clone())
+            .unwrap_or_default())
     }
 
     /// Looks at a group.
@@ -312,7 +336,10 @@ impl Coordinator {
                 shard.remove(group);
                 return Err(ErrorCode::GROUP_ID_NOT_FOUND);
             }
-            guard.machine.delete().map_err(|error| ErrorCode(error.code()))?;
+            guard
+                .machine
+                .delete()
+                .map_err(|error| ErrorCode(error.code()))?;
             let done = self.bury(&shard, &mut guard)?;
             shard.remove(group);
             done
@@ -341,13 +368,11 @@ impl Coordinator {
     }
 
     /// OffsetDelete, of offsets that may be deleted.
-    pub async fn delete_offsets(
-        &self,
-        group: &str,
-        gone: &[(Str, i32)],
-    ) -> Result<(), ErrorCode> {
+    pub async fn delete_offsets(&self, group: &str, gone: &[(Str, i32)]) -> Result<(), ErrorCode> {
         let shard = self.shard(group).await?;
-        let Some(cell) = shard.group(group) else { return Ok(()) };
+        let Some(cell) = shard.group(group) else {
+            return Ok(());
+        };
         let done = Self::append_deletes(&shard, &mut cell.lock(), gone)?;
         match done {
             Some(done) => done.await.map_err(|_| ErrorCode::NOT_COORDINATOR)?,
@@ -443,7 +468,9 @@ impl Coordinator {
     }
 
     fn tick(&self, shard: &Shard, group: &str) {
-        let Some(cell) = shard.group(group) else { return };
+        let Some(cell) = shard.group(group) else {
+            return;
+        };
         let mut cell = cell.lock();
         cell.scheduled_ms = None;
         cell.machine.tick(&self.limits, shard.now_ms());
@@ -498,4 +525,3 @@ impl Coordinator {
         gone
     }
 }
-

@@ -66,7 +66,10 @@ async fn read_all(shard: &Shard, partition: &Arc<Partition>) -> Result<Loaded, S
             isolation: Isolation::Uncommitted,
             at_least_one: true,
         };
-        let read = partition.read(request).await.map_err(|error| error.to_string())?;
+        let read = partition
+            .read(request)
+            .await
+            .map_err(|error| error.to_string())?;
         if read.next_offset <= offset {
             return Err(format!("nothing at offset {offset} below {end}"));
         }
@@ -81,7 +84,9 @@ fn join(slices: &[Bytes]) -> Bytes {
         return only.clone();
     }
     let mut joined = BytesMut::with_capacity(slices.iter().map(Bytes::len).sum());
-    slices.iter().for_each(|slice| joined.extend_from_slice(slice));
+    slices
+        .iter()
+        .for_each(|slice| joined.extend_from_slice(slice));
     joined.freeze()
 }
 
@@ -94,7 +99,9 @@ fn take(shard: &Shard, bytes: &Bytes, from: Offset, loaded: &mut Loaded) -> Resu
         let records = Records::open(&batch.bytes, MAX_INFLATED_BYTES);
         for record in records.map_err(|error| error.to_string())? {
             let record = record.map_err(|error| error.to_string())?;
-            let Some(key) = record.key.filter(|_| record.offset >= from) else { continue };
+            let Some(key) = record.key.filter(|_| record.offset >= from) else {
+                continue;
+            };
             let fact = record::decode(&key, record.value.as_ref());
             match fact.map_err(|error| error.to_string())? {
                 Fact::Unknown(kind) => {
@@ -114,10 +121,15 @@ impl Loaded {
         match fact {
             Fact::Offset(key, Some(value)) => {
                 let topics = self.offsets.entry(key.group).or_default();
-                topics.entry(key.topic).or_default().insert(key.partition, value);
+                topics
+                    .entry(key.topic)
+                    .or_default()
+                    .insert(key.partition, value);
             }
             Fact::Offset(key, None) => {
-                let Some(topics) = self.offsets.get_mut(&key.group) else { return };
+                let Some(topics) = self.offsets.get_mut(&key.group) else {
+                    return;
+                };
                 if let Some(partitions) = topics.get_mut(&key.topic) {
                     partitions.remove(&key.partition);
                 }
@@ -135,7 +147,10 @@ impl Loaded {
 }
 
 fn install(shard: &Shard, loaded: Loaded, limits: &GroupLimits) {
-    let Loaded { groups, mut offsets } = loaded;
+    let Loaded {
+        groups,
+        mut offsets,
+    } = loaded;
     let now_ms = shard.now_ms();
     let wall_ms = shard.runtime.clock.now_ms();
     for (id, value) in groups {
@@ -144,11 +159,18 @@ fn install(shard: &Shard, loaded: Loaded, limits: &GroupLimits) {
             -1 => wall_ms,
             given => given,
         };
-        let cell = Cell::new(machine, offsets.remove(&id).unwrap_or_default(), empty_since_ms);
+        let cell = Cell::new(
+            machine,
+            offsets.remove(&id).unwrap_or_default(),
+            empty_since_ms,
+        );
         cell.lock().settle(shard, limits);
         shard.put(id.to_string(), cell);
     }
-    for (id, offsets) in offsets.into_iter().filter(|(_, offsets)| !offsets.is_empty()) {
+    for (id, offsets) in offsets
+        .into_iter()
+        .filter(|(_, offsets)| !offsets.is_empty())
+    {
         let cell = Cell::new(Group::new(id.to_string()), offsets, wall_ms);
         shard.put(id.to_string(), cell);
     }

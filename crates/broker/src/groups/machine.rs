@@ -239,7 +239,11 @@ impl Group {
             protocol_name: stored.protocol_name.filter(|_| !stored.members.is_empty()),
             leader: stored.leader.filter(|_| !stored.members.is_empty()),
             instances: stored.members.iter().filter_map(instance).collect(),
-            members: stored.members.into_iter().map(|member| (member.id.clone(), member)).collect(),
+            members: stored
+                .members
+                .into_iter()
+                .map(|member| (member.id.clone(), member))
+                .collect(),
             ..Self::new(stored.id)
         }
     }

@@ -15,5 +15,6 @@ pub(crate) mod record;
 pub mod session;
 mod shard;
 mod timers;
+mod topic;
 
-pub(crate) use coordinator::{Commit, Coordinator, partition_of};
+pub(crate) use coordinator::{Commit, Coordinator};

@@ -69,8 +69,6 @@ pub(crate) enum Then {
         /// True for the last batch.
         is_last: bool,
     },
-    /// Nothing.
-    Nothing,
 }
 
 /// How far a shard is.
@@ -130,7 +128,11 @@ impl Shard {
 
     /// Monotonic milliseconds, the state machines' time.
     pub fn now_ms(&self) -> i64 {
-        let since = self.runtime.clock.monotonic().saturating_duration_since(self.origin);
+        let since = self
+            .runtime
+            .clock
+            .monotonic()
+            .saturating_duration_since(self.origin);
         i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
     }
 
@@ -151,7 +153,11 @@ impl Shard {
         }
         let now_ms = self.runtime.clock.now_ms();
         let new = || Cell::new(Group::new(id), BTreeMap::new(), now_ms);
-        self.groups.write().entry(id.to_owned()).or_insert_with(new).clone()
+        self.groups
+            .write()
+            .entry(id.to_owned())
+            .or_insert_with(new)
+            .clone()
     }
 
     /// All groups, ordered by id.
@@ -198,7 +204,10 @@ impl Shard {
             tracing::warn!(partition = %self.partition, %error, "group record refused");
             ErrorCode::NOT_COORDINATOR
         })?;
-        appended.into_iter().next().ok_or(ErrorCode::UNKNOWN_SERVER_ERROR)
+        appended
+            .into_iter()
+            .next()
+            .ok_or(ErrorCode::UNKNOWN_SERVER_ERROR)
     }
 
     fn snapshot_if_due(&self, queue: &mut Queue) {
@@ -212,7 +221,10 @@ impl Shard {
         for (index, changes) in batches.iter().enumerate() {
             let appended = build(changes, now_ms).and_then(|batch| self.push(batch));
             let Ok(appended) = appended else { return };
-            let then = Then::Snapshot { is_first: index == 0, is_last: index == last };
+            let then = Then::Snapshot {
+                is_first: index == 0,
+                is_last: index == last,
+            };
             queue.waiting.push_back((appended, then));
             queue.is_snapshotting = true;
         }
@@ -255,7 +267,11 @@ impl Shard {
     }
 
     fn follow(&self, then: Then, is_durable: bool, limits: &GroupLimits) {
-        let result = if is_durable { Ok(()) } else { Err(ErrorCode::NOT_COORDINATOR) };
+        let result = if is_durable {
+            Ok(())
+        } else {
+            Err(ErrorCode::NOT_COORDINATOR)
+        };
         match then {
             Then::Stored { cell, reason } => {
                 let mut cell = cell.lock();
@@ -270,10 +286,12 @@ impl Shard {
                 }
                 drop(cell);
                 // The client may be gone; the commit stands all the same.
-                drop(done.send(result));
+                let _ = done.send(result);
             }
-            Then::Tell(done) => drop(done.send(result)),
-            Then::Snapshot { .. } | Then::Nothing => {}
+            Then::Tell(done) => {
+                let _ = done.send(result);
+            }
+            Then::Snapshot { .. } => {}
         }
     }
 
@@ -319,7 +337,10 @@ impl Queue {
                 bytes = 0;
             }
             bytes += size;
-            let change = Change { key: key.clone(), value: Some(value.clone()) };
+            let change = Change {
+                key: key.clone(),
+                value: Some(value.clone()),
+            };
             if let Some(batch) = batches.last_mut() {
                 batch.push(change);
             }

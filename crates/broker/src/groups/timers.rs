@@ -17,7 +17,9 @@ impl Timers {
     /// Sets the deadline of `group`. A later one than before is left to the earlier firing, which
     /// looks again: heartbeats move deadlines all the time.
     pub fn set(&self, group: &str, scheduled: &mut Option<i64>, deadline_ms: Option<i64>) {
-        let Some(deadline_ms) = deadline_ms else { return };
+        let Some(deadline_ms) = deadline_ms else {
+            return;
+        };
         if scheduled.is_some_and(|at| at <= deadline_ms) {
             return;
         }
