@@ -158,7 +158,9 @@ impl Producers {
 
     /// Moves the oldest pending batch of the producer, which must be this one, to the committed view.
     pub fn commit(&mut self, header: &BatchHeader, written_ms: i64) {
-        if let Some(queue) = self.pending.get_mut(&header.producer_id) {
+        // Markers have no sequence number and are never pending.
+        let queue = self.pending.get_mut(&header.producer_id);
+        if let Some(queue) = queue.filter(|_| !header.attributes.is_control()) {
             let first = queue.pop_front();
             debug_assert!(
                 first.is_some_and(|first| first.batch.base_offset == header.base_offset),

@@ -249,7 +249,7 @@ fn assign(target: &mut Target<'_>, outcome: &Arc<Pending>) -> (QueuedPart, Commi
         PartBody::Records(batch) => {
             let base = state.log_end;
             let header = batch.at(base, epoch);
-            if header.has_producer() {
+            if header.has_producer() && !header.attributes.is_control() {
                 state.producers.push_pending(&header, outcome.clone());
             }
             state.log_end = header.next_offset();

@@ -259,8 +259,11 @@ impl Engine {
             if !self.commit_ready() {
                 return;
             }
-            self.window
-                .advance(self.cutting.as_ref().and_then(Cutting::first));
+            let cutting = self.cutting.as_ref().and_then(Cutting::first);
+            if let Err(broken) = self.window.advance(cutting) {
+                self.broken(broken);
+                return;
+            }
             next = self.landed.try_recv().ok();
         }
         if self.window.decided_below() == self.window.next() {

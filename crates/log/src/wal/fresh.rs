@@ -1,5 +1,7 @@
 //! Proof that nobody has sealed this writer (R7).
 
+use std::time::Duration;
+
 use parking_lot::Mutex;
 use tidemill_runtime::Instant;
 use tokio::sync::Mutex as AsyncMutex;
@@ -9,6 +11,9 @@ use crate::{
     error::{AppendFailed, Superseded},
     types::WAL_SPAN,
 };
+
+/// Pause after a probe that the store did not answer.
+const PROBE_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 struct Proofs {
@@ -104,6 +109,7 @@ impl Wal {
             }
             Err(error) => {
                 tracing::warn!(writer = %self.writer, %error, "no proof of freshness");
+                self.runtime.clock.sleep(PROBE_PAUSE).await;
             }
         }
     }

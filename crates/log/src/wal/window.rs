@@ -2,7 +2,10 @@
 
 use std::collections::VecDeque;
 
-use tidemill_invariants::wal::{self as rule, SPAN};
+use tidemill_invariants::{
+    Violation,
+    wal::{self as rule, SPAN},
+};
 use tidemill_runtime::Instant;
 
 use super::stage::Staged;
@@ -104,32 +107,41 @@ impl Window {
 
     /// Lets go of what is decided; `cutting` is the first number of an entry still being sent.
     /// To be called when what [`Window::land`] gave is committed.
-    pub fn advance(&mut self, cutting: Option<u64>) {
+    ///
+    /// # Errors
+    /// An entry was left behind, or the cut would not be clean.
+    pub fn advance(&mut self, cutting: Option<u64>) -> Result<(), Violation> {
         while self.objects.front().is_some_and(|object| object.landed) {
-            let first = self.objects.pop_front();
-            debug_assert!(
-                first.is_some_and(|first| first.entries.is_empty()),
-                "all an entry depends on has a lower number"
-            );
+            let left = self
+                .objects
+                .pop_front()
+                .is_some_and(|first| !first.entries.is_empty());
+            if left {
+                // All an entry depends on has a lower number.
+                let what = "a decided object holds an uncommitted entry";
+                return Err(Violation {
+                    invariant: "R1",
+                    what,
+                });
+            }
             self.decided_below += 1;
             self.undecided >>= 1;
         }
+        let open = cutting.map(|first| (first, u64::MAX));
+        self.straddling.extend(open);
         let mut cut = self.decided_below;
-        loop {
-            let straddled = self
-                .straddling
-                .iter()
-                .copied()
-                .chain(cutting.map(|c| (c, u64::MAX)));
-            let lower = straddled.filter(|(first, last)| *first < cut && cut <= *last);
-            let Some(first) = lower.map(|(first, _)| first).min() else {
-                break;
-            };
-            cut = first;
+        while let Some((first, _)) = self
+            .straddling
+            .iter()
+            .find(|(first, last)| *first < cut && cut <= *last)
+        {
+            cut = *first;
         }
-        self.straddling.retain(|(_, last)| *last >= cut);
-        debug_assert!(cut >= self.roll_cut, "a clean cut stays clean");
-        self.roll_cut = cut;
+        let clean = rule::cut_is_clean(cut, self.decided_below, &self.straddling);
+        self.straddling
+            .retain(|(_, last)| *last >= cut && *last != u64::MAX);
+        self.roll_cut = self.roll_cut.max(cut);
+        clean
     }
 
     pub fn roll_cut(&self) -> u64 {

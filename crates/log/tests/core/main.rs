@@ -9,6 +9,7 @@ mod fresh;
 mod harness;
 mod oracle;
 mod producers;
+mod replay;
 mod sealer;
 mod throughput;
 mod wal;
