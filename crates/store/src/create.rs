@@ -26,8 +26,8 @@ enum Look {
 const DAMAGED_READS: u32 = 8;
 
 impl Store {
-    /// Creates `key` with `body`, whose first bytes hold `put_id` ([`Envelope`]), with the same bytes
-    /// again until the outcome is certain (R2). A `deadline` of `None` waits for ever and waits out
+    /// Creates `key` with `body`, whose first bytes hold `put_id` ([`Envelope`]), with the same
+    /// bytes again until the outcome is certain (R2). A `deadline` of `None` waits for ever and waits out
     /// refusals too (R4); with one, a refusal is returned at once.
     ///
     /// # Errors

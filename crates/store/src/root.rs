@@ -150,8 +150,8 @@ impl fmt::Display for RootError {
             ),
             Self::ConditionIgnored { store } => write!(
                 f,
-                "`{store}` overwrites objects although told not to (it ignores `If-None-Match: *`); \
-                 nothing is lost, but such a store cannot hold a log"
+                "`{store}` overwrites objects although told not to (it ignores \
+                 `If-None-Match: *`); nothing is lost, but such a store cannot hold a log"
             ),
         }
     }

@@ -64,8 +64,8 @@ pub struct LatencySummary {
 /// Requests whose latency is remembered, per kind: some seconds at 200 PUTs a second.
 const SAMPLES: usize = 256;
 
-/// A spell of trouble ends after this long without a failure: a store that fails every tenth request
-/// is one spell, not one per failure.
+/// A spell of trouble ends after this long without a failure: a store that fails every tenth
+/// request is one spell, not one per failure.
 const QUIET: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]

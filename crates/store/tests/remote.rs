@@ -59,88 +59,77 @@ async fn setup() -> Setup {
     setup_with(bucket(), |_| {}).await
 }
 
-#[tokio::test]
-async fn a_create_says_what_may_be_concluded() {
-    use StoreErrorKind as Kind;
-    let cases = [
+/// A scripted answer to a create; kind, status and code of the error it becomes.
+type Case = (S3Action, StoreErrorKind, Option<u16>, Option<&'static str>);
+
+fn create_cases() -> Vec<Case> {
+    use S3Action::{ErrorBody, Page404, ResetAfter, ResetBefore, Status, StatusAfter};
+    use StoreErrorKind::{Full, Refused, Unavailable, Unknown};
+    let skewed = "RequestTimeTooSkewed";
+    let full = "XMinioStorageFull";
+    vec![
         (
-            S3Action::Status(503, "SlowDown"),
-            Kind::Unavailable,
+            Status(503, "SlowDown"),
+            Unavailable,
             Some(503),
             Some("SlowDown"),
         ),
         (
-            S3Action::Status(429, "TooMany"),
-            Kind::Unavailable,
+            Status(429, "TooMany"),
+            Unavailable,
             Some(429),
             Some("TooMany"),
         ),
         (
-            S3Action::Status(500, "InternalError"),
-            Kind::Unknown,
+            Status(500, "InternalError"),
+            Unknown,
             Some(500),
             Some("InternalError"),
         ),
+        (StatusAfter(502, "Bad"), Unknown, Some(502), Some("Bad")),
         (
-            S3Action::StatusAfter(502, "Bad"),
-            Kind::Unknown,
-            Some(502),
-            Some("Bad"),
-        ),
-        (
-            S3Action::Status(404, "NoSuchBucket"),
-            Kind::Refused,
+            Status(404, "NoSuchBucket"),
+            Refused,
             Some(404),
             Some("NoSuchBucket"),
         ),
         (
-            S3Action::Status(404, "NoSuchKey"),
-            Kind::Unavailable,
+            Status(404, "NoSuchKey"),
+            Unavailable,
             Some(404),
             Some("NoSuchKey"),
         ),
-        (S3Action::Page404, Kind::Unavailable, Some(404), None),
+        (Page404, Unavailable, Some(404), None),
         (
-            S3Action::Status(403, "AccessDenied"),
-            Kind::Refused,
+            Status(403, "AccessDenied"),
+            Refused,
             Some(403),
             Some("AccessDenied"),
         ),
+        (Status(403, skewed), Unavailable, Some(403), Some(skewed)),
         (
-            S3Action::Status(403, "RequestTimeTooSkewed"),
-            Kind::Unavailable,
-            Some(403),
-            Some("RequestTimeTooSkewed"),
-        ),
-        (
-            S3Action::Status(400, "RequestTimeout"),
-            Kind::Unknown,
+            Status(400, "RequestTimeout"),
+            Unknown,
             Some(400),
             Some("RequestTimeout"),
         ),
+        (Status(507, full), Full, Some(507), Some(full)),
         (
-            S3Action::Status(507, "XMinioStorageFull"),
-            Kind::Full,
-            Some(507),
-            None,
-        ),
-        (
-            S3Action::ErrorBody("InternalError"),
-            Kind::Unknown,
+            ErrorBody("InternalError"),
+            Unknown,
             Some(200),
             Some("InternalError"),
         ),
-        (
-            S3Action::ErrorBody("SlowDown"),
-            Kind::Unknown,
-            Some(200),
-            Some("SlowDown"),
-        ),
-        (S3Action::ResetBefore, Kind::Unknown, None, None),
-        (S3Action::ResetAfter, Kind::Unknown, None, None),
-    ];
+        (ErrorBody("SlowDown"), Unknown, Some(200), Some("SlowDown")),
+        (ResetBefore, Unknown, None, None),
+        (ResetAfter, Unknown, None, None),
+    ]
+}
+
+#[tokio::test]
+async fn a_create_says_what_may_be_concluded() {
     let setup = setup().await;
-    for (n, (action, kind, status, code)) in cases.into_iter().enumerate() {
+    for (n, (action, kind, status, code)) in create_cases().into_iter().enumerate() {
         let key = format!("case/{n:02}");
         setup
             .server

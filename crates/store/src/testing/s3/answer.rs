@@ -179,6 +179,21 @@ fn reset() -> io::Error {
     io::ErrorKind::ConnectionReset.into()
 }
 
+/// The answer of scripts that keep a request from being carried out.
+fn instead(action: Option<S3Action>) -> Option<Result<Answer, io::Error>> {
+    Some(match action? {
+        S3Action::Status(status, code) => Ok(error(status, code)),
+        S3Action::ErrorBody(code) => Ok(error(200, code)),
+        S3Action::Page404 => Ok(with_status(
+            404,
+            "text/html",
+            "<html>nothing here</html>".to_owned(),
+        )),
+        S3Action::ResetBefore => Err(reset()),
+        _ => return None,
+    })
+}
+
 /// Answers a request; an error closes the connection without an answer.
 pub(super) async fn answer(
     state: Arc<State>,
@@ -199,22 +214,8 @@ pub(super) async fn answer(
     let len = body.len();
     state.count(&asked, len);
     let action = state.action(&asked);
-    match action {
-        Some(S3Action::Status(status, code)) => return Ok(error(status, code)),
-        Some(S3Action::ErrorBody(code)) => {
-            let mut answer = error(200, code);
-            *answer.status_mut() = StatusCode::OK;
-            return Ok(answer);
-        }
-        Some(S3Action::Page404) => {
-            return Ok(with_status(
-                404,
-                "text/html",
-                "<html>nothing here</html>".to_owned(),
-            ));
-        }
-        Some(S3Action::ResetBefore) => return Err(reset()),
-        _ => {}
+    if let Some(scripted) = instead(action) {
+        return scripted;
     }
     if let Some(refusal) = state.refusal(&parts.headers) {
         return Ok(refusal);
