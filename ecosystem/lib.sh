@@ -31,7 +31,9 @@ stamped() {
 # debian PACKAGE...: installs those that are missing; the list of packages is fetched once.
 debian() {
   local missing=() p
-  for p in "$@"; do dpkg -s "$p" >/dev/null 2>&1 || missing+=("$p"); done
+  for p in "$@"; do
+    [ "$(dpkg-query -W -f '${db:Status-Abbrev}' "$p" 2>/dev/null)" = 'ii ' ] || missing+=("$p")
+  done
   [ ${#missing[@]} -eq 0 ] && return
   (
     flock 9
