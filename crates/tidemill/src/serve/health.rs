@@ -1,0 +1,69 @@
+//! What the admin endpoint shows of a broker, before and after it serves.
+
+use std::{fmt::Write, sync::Arc};
+
+use parking_lot::RwLock;
+use tidemill_broker::broker::Broker;
+use tidemill_store::Store;
+
+use crate::admin::Admin;
+
+/// The broker as its admin endpoint sees it.
+pub struct Health {
+    store: Store,
+    broker: RwLock<Option<Arc<Broker>>>,
+}
+
+impl Health {
+    /// A broker that is starting.
+    pub fn new(store: Store) -> Self {
+        Self { store, broker: RwLock::new(None) }
+    }
+
+    /// The broker serves from now on.
+    pub fn serves(&self, broker: Arc<Broker>) {
+        *self.broker.write() = Some(broker);
+    }
+}
+
+impl Admin for Health {
+    fn metrics(&self) -> String {
+        let mut out = String::new();
+        let broker = self.broker.read().clone();
+        if let Some(broker) = &broker {
+            broker.metrics().render(&mut out);
+            let log = broker.log();
+            gauge(&mut out, "tidemill_log_pending_bytes", "Appended, not durable.", {
+                log.pending_bytes()
+            });
+            gauge(&mut out, "tidemill_log_unrolled_bytes", "Durable in the WAL alone.", {
+                log.unrolled_bytes()
+            });
+            gauge(&mut out, "tidemill_partitions", "Partitions led.", {
+                log.partitions().len() as u64
+            });
+            gauge(&mut out, "tidemill_fenced", "1 once another broker has taken over.", {
+                u64::from(log.is_fenced())
+            });
+        }
+        self.store.counters().render(&mut out);
+        gauge(&mut out, "tidemill_ready", "1 while clients are served.", {
+            u64::from(self.ready().is_ok())
+        });
+        out
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        match &*self.broker.read() {
+            None => Err("starting".to_owned()),
+            Some(broker) if broker.log().is_fenced() => Err("superseded".to_owned()),
+            Some(broker) if broker.is_draining() => Err("stopping".to_owned()),
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+fn gauge(out: &mut String, name: &str, help: &str, value: u64) {
+    // Writing to a string does not fail.
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
+}

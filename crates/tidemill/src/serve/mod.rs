@@ -1,0 +1,113 @@
+//! `tidemill serve`: from settings to a broker that serves, and back down.
+
+mod health;
+mod start;
+
+use std::sync::Arc;
+
+use tidemill_broker::config::BrokerConfig;
+use tidemill_runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::{cli::Serve, exit::Exit, settings};
+use start::Running;
+
+/// Runs a broker until it is told to stop, or is superseded.
+pub async fn run(args: Serve, runtime: Runtime) -> Exit {
+    let config = match settings::load(&args) {
+        Ok(config) => Arc::new(config),
+        Err(error) => {
+            crate::complain(&error.to_string());
+            return Exit::Usage;
+        }
+    };
+    if args.print_config {
+        return print(&config);
+    }
+    let (mut terminate, mut interrupt) = match signals() {
+        Ok(signals) => signals,
+        Err(error) => {
+            crate::complain(&format!("cannot listen to signals: {error}"));
+            return Exit::Failed;
+        }
+    };
+    let started = tokio::select! {
+        biased;
+        _ = terminate.recv() => return Exit::Ok,
+        _ = interrupt.recv() => return Exit::Ok,
+        started = start::start(config.clone(), runtime.clone()) => started,
+    };
+    let running = match started {
+        Ok(running) => running,
+        Err(error) => {
+            crate::complain(&error.to_string());
+            return error.exit();
+        }
+    };
+    running.announce();
+    tokio::select! {
+        biased;
+        () = running.log.fenced() => superseded(&running),
+        _ = terminate.recv() => stop(running, &config, &runtime, &mut terminate).await,
+        _ = interrupt.recv() => stop(running, &config, &runtime, &mut interrupt).await,
+    }
+}
+
+fn signals() -> std::io::Result<(Signal, Signal)> {
+    Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
+}
+
+fn superseded(running: &Running) -> Exit {
+    tracing::error!(
+        writer = %running.log.writer(),
+        "another broker has taken over this data; this one must not be restarted automatically"
+    );
+    Exit::Superseded
+}
+
+/// Answers what is waiting, flushes, rolls, closes the log; a second signal cuts it short.
+async fn stop(
+    running: Running,
+    config: &BrokerConfig,
+    runtime: &Runtime,
+    again: &mut Signal,
+) -> Exit {
+    let deadline = runtime.clock.monotonic() + config.shutdown_timeout;
+    tracing::info!(timeout_ms = config.shutdown_timeout.as_millis(), "stopping");
+    tokio::select! {
+        biased;
+        stopped = running.stop(deadline) => match stopped {
+            Ok(()) => {
+                tracing::info!("stopped; everything is stored");
+                Exit::Ok
+            }
+            Err(error) => {
+                tracing::error!(%error, "stopped before everything was stored; unacknowledged \
+                    records are lost, acknowledged ones are not");
+                Exit::Failed
+            }
+        },
+        _ = again.recv() => {
+            tracing::warn!("second signal: stopping at once");
+            Exit::Failed
+        }
+    }
+}
+
+fn print(config: &BrokerConfig) -> Exit {
+    use std::io::Write;
+    use tidemill_broker::config::describe_broker;
+
+    let none = std::collections::BTreeMap::new();
+    let mut out = std::io::stdout().lock();
+    for described in describe_broker(&config.settings.with(&none, &none)) {
+        let value = if described.sensitive { "(hidden)" } else {
+            described.value.as_deref().unwrap_or("")
+        };
+        let (name, source, doc) = (described.name, described.source, described.documentation);
+        if writeln!(out, "# {doc}\n# source: {source:?}\n{name} = \"{value}\"\n").is_err() {
+            return Exit::Failed;
+        }
+    }
+    Exit::Ok
+}

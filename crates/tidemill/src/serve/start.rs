@@ -1,0 +1,250 @@
+//! Starting: store, cluster, log, broker, listeners, admin endpoint.
+
+use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
+
+use tidemill_broker::{
+    broker::{Broker, BrokerOptions},
+    config::{BrokerConfig, Listener},
+    net::Advertised,
+};
+use tidemill_cluster::{
+    format::{BrokerLevels, BrokerRegistration, Listener as RegisteredListener},
+    start::{StartError as ClusterError, StartOptions, start as start_cluster},
+};
+use tidemill_log::log::Log;
+use tidemill_runtime::{Instant, Runtime};
+use tidemill_store::{OpenError, OpenOptions, RootError, Store, StoreOptions, open};
+use tokio::net::TcpListener;
+
+use super::health::Health;
+use crate::{admin, exit::Exit};
+
+/// Why the broker did not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// The data cannot be opened.
+    Open(OpenError),
+    /// The cluster part refused.
+    Cluster(ClusterError),
+    /// An address cannot be listened on.
+    Listen {
+        /// The address.
+        address: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The admin endpoint.
+    Admin(admin::AdminError),
+    /// `cluster.id` is not one.
+    ClusterId(String),
+}
+
+impl StartError {
+    /// The exit code: some of these do not get better by another try.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Cluster(ClusterError::Superseded) => Exit::Superseded,
+            Self::Cluster(ClusterError::Recover(_) | ClusterError::Seal(_)) => Exit::Damaged,
+            Self::Cluster(ClusterError::Root(
+                RootError::TooNew { .. } | RootError::Invalid { .. },
+            )) => Exit::Damaged,
+            Self::ClusterId(_) => Exit::Usage,
+            _ => Exit::Failed,
+        }
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open(error) => error.fmt(f),
+            Self::Cluster(error) => error.fmt(f),
+            Self::Listen { address, source } if source.kind() == io::ErrorKind::AddrInUse => {
+                write!(
+                    f,
+                    "`{address}` is in use by another process; stop it, or give another address \
+                     with --listen"
+                )
+            }
+            Self::Listen { address, source } => {
+                write!(f, "cannot listen on `{address}`: {source}")
+            }
+            Self::Admin(error) => error.fmt(f),
+            Self::ClusterId(text) => {
+                write!(f, "`cluster.id` `{text}` is no cluster id; leave it out to take the data's")
+            }
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// A broker that serves.
+pub struct Running {
+    config: Arc<BrokerConfig>,
+    store: Store,
+    broker: Arc<Broker>,
+    /// The log.
+    pub log: Arc<Log>,
+    stopper: tidemill_cluster::start::Started,
+    listening: Vec<(SocketAddr, Advertised)>,
+    admin: Option<SocketAddr>,
+    took: Duration,
+}
+
+/// Starts a broker.
+pub async fn start(config: Arc<BrokerConfig>, runtime: Runtime) -> Result<Running, StartError> {
+    let began = runtime.clock.monotonic();
+    for (name, origin) in config.settings.without_effect() {
+        tracing::warn!(setting = name, origin, "this Kafka setting has no effect here");
+    }
+    for listener in config.exposed() {
+        tracing::warn!(
+            listener = %listener.bind_address(),
+            "other machines can reach this listener, and nobody is asked who he is"
+        );
+    }
+    let cluster_id = cluster_id(&config)?;
+    // Taken ports must be known before anything is written or sealed.
+    let sockets = bind(&config).await?;
+    let store = open_store(&config, &runtime).await?;
+    let health = Arc::new(Health::new(store.clone()));
+    let admin = match config.admin_listen {
+        Some(address) => {
+            let address = address.to_string();
+            let shown = admin::start(&address, health.clone(), &runtime).await;
+            Some(shown.map_err(StartError::Admin)?)
+        }
+        None => None,
+    };
+    let mut options =
+        StartOptions::new(store.clone(), registration(&config, &runtime), config.log_limits());
+    options.cluster_id = cluster_id;
+    options.exclusive = config.settings.is_local();
+    options.patience = config.start_timeout;
+    let started = start_cluster(options).await.map_err(StartError::Cluster)?;
+    for warning in &started.warnings {
+        tracing::warn!(%warning, "started after another broker");
+    }
+    let broker = Broker::new(BrokerOptions {
+        cluster: started.cluster.clone(),
+        log: started.log.clone(),
+        runtime: runtime.clone(),
+        config: config.clone(),
+    });
+    let mut listening = Vec::new();
+    for (socket, advertised) in sockets {
+        let bound = socket.local_addr().map_err(|source| StartError::Listen {
+            address: advertised.host.clone(),
+            source,
+        })?;
+        broker.serve(socket, advertised.clone());
+        listening.push((bound, advertised));
+    }
+    health.serves(broker.clone());
+    let took = runtime.clock.monotonic().saturating_duration_since(began);
+    let log = started.log.clone();
+    Ok(Running { config, store, broker, log, stopper: started, listening, admin, took })
+}
+
+async fn bind(config: &BrokerConfig) -> Result<Vec<(TcpListener, Advertised)>, StartError> {
+    let mut sockets = Vec::new();
+    for (listener, advertised) in &config.listeners {
+        let address = listener.bind_address();
+        let socket = TcpListener::bind(&address)
+            .await
+            .map_err(|source| StartError::Listen { address, source })?;
+        sockets.push((socket, advertise(advertised)));
+    }
+    // Port 0 asks the system for one; clients must then be told which.
+    for (socket, advertised) in &mut sockets {
+        if advertised.port == 0
+            && let Ok(bound) = socket.local_addr()
+        {
+            advertised.port = bound.port();
+        }
+    }
+    Ok(sockets)
+}
+
+fn advertise(listener: &Listener) -> Advertised {
+    Advertised { host: listener.host.clone(), port: listener.port }
+}
+
+async fn open_store(config: &BrokerConfig, runtime: &Runtime) -> Result<Store, StartError> {
+    let options = OpenOptions {
+        sync: config.local_sync,
+        read_only: false,
+        environment: environment(),
+    };
+    let backend = open(&config.data, &options, runtime.clone()).await.map_err(StartError::Open)?;
+    Ok(Store::new(backend, runtime.clone(), StoreOptions::default()))
+}
+
+/// The variables that stores read; those that are no text are none of theirs.
+pub fn environment() -> std::collections::BTreeMap<String, String> {
+    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    std::env::vars_os().filter_map(text).collect()
+}
+
+fn registration(config: &BrokerConfig, runtime: &Runtime) -> BrokerRegistration {
+    let listener = |(_, told): &(Listener, Listener)| RegisteredListener {
+        name: told.name.clone(),
+        host: told.host.clone(),
+        port: told.port,
+    };
+    BrokerRegistration {
+        node: config.node_id,
+        listeners: config.listeners.iter().map(listener).collect(),
+        rack: config.rack.clone(),
+        levels: BrokerLevels::current(),
+        started_ms: runtime.clock.now_ms(),
+    }
+}
+
+fn cluster_id(config: &BrokerConfig) -> Result<Option<[u8; 16]>, StartError> {
+    let Some(text) = config.cluster_id.as_deref().filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let bad = || StartError::ClusterId(text.to_owned());
+    tidemill_broker::cluster_id::parse(text).map(Some).ok_or_else(bad)
+}
+
+impl Running {
+    /// Says where to connect.
+    pub fn announce(&self) {
+        use std::io::Write;
+        let mut out = std::io::stdout().lock();
+        let took = self.took.as_millis();
+        // If nobody reads standard output there is nobody to tell.
+        let _ = writeln!(out, "tidemill is ready after {took} ms");
+        for (bound, advertised) in &self.listening {
+            let told = format!("{}:{}", advertised.host, advertised.port);
+            let _ = writeln!(out, "  connect to   {told} (listening on {bound})");
+        }
+        let _ = writeln!(out, "  data         {}", self.store.describe());
+        if let Some(admin) = self.admin {
+            let _ = writeln!(out, "  metrics      http://{admin}/metrics");
+        }
+        let _ = out.flush();
+        tracing::info!(
+            writer = %self.log.writer(),
+            node = %self.config.node_id,
+            ready_ms = took,
+            "serving"
+        );
+    }
+
+    /// Stops cleanly until `deadline`.
+    ///
+    /// # Errors
+    /// What could not be done in time.
+    pub async fn stop(self, deadline: Instant) -> Result<(), String> {
+        let connections = self.broker.shutdown(deadline);
+        let log = self.stopper.shutdown(deadline);
+        let ((), stopped) = tokio::join!(connections, log);
+        stopped.map_err(|error| error.to_string())
+    }
+}
