@@ -164,6 +164,12 @@ impl Broker {
         self.phase.send_replace(Phase::Stop);
     }
 
+    /// True once the broker has begun to shut down.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        *self.phase.borrow() != Phase::Run
+    }
+
     /// Ends once the broker has begun to shut down.
     pub(crate) async fn draining(&self) {
         // The sender lives as long as `self`.

@@ -12,6 +12,9 @@ mod admin;
 mod cli;
 mod cmd;
 mod exit;
+mod logging;
+mod serve;
+mod settings;
 
 use cli::{Cli, Command};
 use cmd::CommandError;
@@ -48,7 +51,13 @@ async fn run(command: Command) -> Exit {
         Command::Produce(args) => cmd::produce::run(args, &runtime, &mut out).await,
         Command::Consume(args) => cmd::consume::run(args, &runtime, &mut out).await,
         Command::Group { to, action } => cmd::group::run(&to, action, &runtime, &mut out).await,
-        _ => Ok(()),
+        Command::Serve(args) => {
+            logging::start(args.log_json);
+            return serve::run(args, runtime).await;
+        }
+        Command::Inspect(_) | Command::Fsck(_) => Ok(()),
+        #[cfg(feature = "bench")]
+        Command::Bench(_) => Ok(()),
     };
     report(result.and_then(|()| Ok(out.flush()?)))
 }
@@ -64,7 +73,7 @@ fn report(result: Result<(), CommandError>) -> Exit {
 }
 
 /// One line on standard error, for the person at the terminal.
-fn complain(text: &str) {
+pub(crate) fn complain(text: &str) {
     // If standard error is gone there is nobody to tell.
     let _ = writeln!(std::io::stderr(), "tidemill: {text}");
 }

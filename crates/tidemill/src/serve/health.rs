@@ -3,8 +3,8 @@
 use std::{fmt::Write, sync::Arc};
 
 use parking_lot::RwLock;
-use tidemill_broker::broker::Broker;
-use tidemill_store::Store;
+use tidemill_broker::Broker;
+use tidemill_store::{Store, StoreCounters};
 
 use crate::admin::Admin;
 
@@ -46,7 +46,7 @@ impl Admin for Health {
                 u64::from(log.is_fenced())
             });
         }
-        self.store.counters().render(&mut out);
+        store(&mut out, &self.store.counters());
         gauge(&mut out, "tidemill_ready", "1 while clients are served.", {
             u64::from(self.ready().is_ok())
         });
@@ -66,4 +66,36 @@ impl Admin for Health {
 fn gauge(out: &mut String, name: &str, help: &str, value: u64) {
     // Writing to a string does not fail.
     let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
+}
+
+fn store(out: &mut String, counters: &StoreCounters) {
+    let rows = [
+        ("puts", "Objects written.", counters.puts),
+        ("put_requests", "PUT requests, retries included.", counters.put_tries),
+        ("get_requests", "GET and HEAD requests.", counters.gets),
+        ("list_requests", "LIST requests.", counters.lists),
+        ("delete_requests", "DELETE requests.", counters.deletes),
+        ("copy_requests", "Server-side copies.", counters.copies),
+        ("sent_bytes", "Bytes of bodies sent, retries included.", counters.bytes_up),
+        ("received_bytes", "Bytes of bodies received.", counters.bytes_down),
+        ("retries", "Requests sent again after a failure.", counters.retries),
+    ];
+    for (name, help, value) in rows {
+        let name = format!("tidemill_store_{name}_total");
+        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}");
+    }
+    let name = "tidemill_store_errors_total";
+    let _ = writeln!(out, "# HELP {name} Failed requests by kind.\n# TYPE {name} counter");
+    let kinds = [
+        ("not_found", counters.errors_not_found),
+        ("refused", counters.errors_refused),
+        ("unavailable", counters.errors_unavailable),
+        ("unknown", counters.errors_unknown),
+        ("corrupt", counters.errors_corrupt),
+        ("full", counters.errors_full),
+        ("invalid", counters.errors_invalid),
+    ];
+    for (kind, value) in kinds {
+        let _ = writeln!(out, "{name}{{kind=\"{kind}\"}} {value}");
+    }
 }

@@ -3,17 +3,23 @@
 use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use tidemill_broker::{
-    broker::{Broker, BrokerOptions},
+    Broker, BrokerOptions,
     config::{BrokerConfig, Listener},
     net::Advertised,
 };
 use tidemill_cluster::{
+    StartError as ClusterError, StartOptions,
     format::{BrokerLevels, BrokerRegistration, Listener as RegisteredListener},
-    start::{StartError as ClusterError, StartOptions, start as start_cluster},
+    start as start_cluster,
 };
-use tidemill_log::log::Log;
+use tidemill_log::{
+    Log,
+    roll::{Roll, SoleLeader},
+};
 use tidemill_runtime::{Instant, Runtime};
-use tidemill_store::{OpenError, OpenOptions, RootError, Store, StoreOptions, open};
+use tidemill_store::{
+    FORMAT_LEVEL, OpenError, OpenOptions, RootError, Store, StoreOptions, open,
+};
 use tokio::net::TcpListener;
 
 use super::health::Health;
@@ -86,7 +92,7 @@ pub struct Running {
     broker: Arc<Broker>,
     /// The log.
     pub log: Arc<Log>,
-    stopper: tidemill_cluster::start::Started,
+    roll: Arc<Roll>,
     listening: Vec<(SocketAddr, Advertised)>,
     admin: Option<SocketAddr>,
     took: Duration,
@@ -144,7 +150,8 @@ pub async fn start(config: Arc<BrokerConfig>, runtime: Runtime) -> Result<Runnin
     health.serves(broker.clone());
     let took = runtime.clock.monotonic().saturating_duration_since(began);
     let log = started.log.clone();
-    Ok(Running { config, store, broker, log, stopper: started, listening, admin, took })
+    let roll = Roll::start(log.clone(), Arc::new(SoleLeader));
+    Ok(Running { config, store, broker, log, roll, listening, admin, took })
 }
 
 async fn bind(config: &BrokerConfig) -> Result<Vec<(TcpListener, Advertised)>, StartError> {
@@ -177,7 +184,7 @@ async fn open_store(config: &BrokerConfig, runtime: &Runtime) -> Result<Store, S
         read_only: false,
         environment: environment(),
     };
-    let backend = open(&config.data, &options, runtime.clone()).await.map_err(StartError::Open)?;
+    let backend = open(&config.data_location, &options, runtime.clone()).await.map_err(StartError::Open)?;
     Ok(Store::new(backend, runtime.clone(), StoreOptions::default()))
 }
 
@@ -199,7 +206,11 @@ fn registration(config: &BrokerConfig, runtime: &Runtime) -> BrokerRegistration 
         node: config.node_id,
         listeners: config.listeners.iter().map(listener).collect(),
         rack: config.rack.clone(),
-        levels: BrokerLevels::current(),
+        levels: BrokerLevels {
+            read_min: FORMAT_LEVEL,
+            read_max: FORMAT_LEVEL,
+            write_max: FORMAT_LEVEL,
+        },
         started_ms: runtime.clock.now_ms(),
     }
 }
@@ -209,7 +220,37 @@ fn cluster_id(config: &BrokerConfig) -> Result<Option<[u8; 16]>, StartError> {
         return Ok(None);
     };
     let bad = || StartError::ClusterId(text.to_owned());
-    tidemill_broker::cluster_id::parse(text).map(Some).ok_or_else(bad)
+    decode_id(text).map(Some).ok_or_else(bad)
+}
+
+/// A cluster id as Kafka writes ids: 16 bytes in URL-safe base64 without padding.
+fn decode_id(text: &str) -> Option<[u8; 16]> {
+    const LENGTH: usize = 22;
+    let digit = |c: u8| {
+        Some(match c {
+            b'A'..=b'Z' => c - b'A',
+            b'a'..=b'z' => c - b'a' + 26,
+            b'0'..=b'9' => c - b'0' + 52,
+            b'-' => 62,
+            b'_' => 63,
+            _ => return None,
+        })
+    };
+    if text.len() != LENGTH {
+        return None;
+    }
+    let mut bits: u32 = 0;
+    let mut count = 0;
+    let mut bytes = Vec::with_capacity(16);
+    for c in text.bytes() {
+        bits = bits << 6 | u32::from(digit(c)?);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push(u8::try_from(bits >> count & 0xff).ok()?);
+        }
+    }
+    bytes.try_into().ok()
 }
 
 impl Running {
@@ -243,7 +284,7 @@ impl Running {
     /// What could not be done in time.
     pub async fn stop(self, deadline: Instant) -> Result<(), String> {
         let connections = self.broker.shutdown(deadline);
-        let log = self.stopper.shutdown(deadline);
+        let log = self.roll.shutdown(deadline);
         let ((), stopped) = tokio::join!(connections, log);
         stopped.map_err(|error| error.to_string())
     }
