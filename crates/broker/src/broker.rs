@@ -32,6 +32,11 @@ use crate::{
 /// How often producers that have long been silent are forgotten.
 const PRODUCER_EXPIRY_INTERVAL: Duration = Duration::from_secs(600);
 
+/// Time left at shutdown to tell clients that their requests have failed.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+/// How often shutdown looks whether the last connection has gone.
+const SHUTDOWN_POLL: Duration = Duration::from_millis(10);
+
 /// What a broker is made of.
 pub struct BrokerOptions {
     /// The metadata log; this broker has registered there.
@@ -145,21 +150,28 @@ impl Broker {
     }
 
     /// Accepts and reads no more, answers what runs (waiting fetches at once), and closes all
-    /// connections; what is still unanswered at `deadline` is dropped. The log is left open: requests
-    /// that wait for it are answered by its own shutdown, which is to run meanwhile.
+    /// connections; what is still unanswered at `deadline` is dropped. If the store has not taken
+    /// what is pending [`LAST_ANSWERS`] before that, the log is closed and those who wait are told
+    /// REQUEST_TIMED_OUT. The caller drains the log afterwards.
     pub async fn shutdown(&self, deadline: Instant) {
         self.phase.send_replace(Phase::Drain);
         let clock = &self.runtime.clock;
-        let gone = async {
-            while self.metrics.connections() > 0 {
-                clock.sleep(Duration::from_millis(10)).await;
+        let left = deadline.saturating_duration_since(clock.monotonic());
+        let patience = left.saturating_sub(LAST_ANSWERS);
+        if clock
+            .timeout(patience, self.no_connections())
+            .await
+            .is_err()
+        {
+            self.log.close();
+            if clock
+                .timeout_at(deadline, self.no_connections())
+                .await
+                .is_err()
+            {
+                let connections = self.metrics.connections();
+                tracing::warn!(connections, "connections cut off");
             }
-        };
-        if clock.timeout_at(deadline, gone).await.is_err() {
-            tracing::warn!(
-                connections = self.metrics.connections(),
-                "connections cut off"
-            );
         }
         self.phase.send_replace(Phase::Stop);
     }
@@ -168,6 +180,12 @@ impl Broker {
     #[must_use]
     pub fn is_draining(&self) -> bool {
         *self.phase.borrow() != Phase::Run
+    }
+
+    async fn no_connections(&self) {
+        while self.metrics.connections() > 0 {
+            self.runtime.clock.sleep(SHUTDOWN_POLL).await;
+        }
     }
 
     /// Ends once the broker has begun to shut down.

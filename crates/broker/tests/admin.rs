@@ -35,6 +35,7 @@ use tidemill_wire::{
         offset_for_leader_epoch::{
             OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic,
         },
+        produce::ProduceRequest,
     },
 };
 
@@ -903,4 +904,51 @@ async fn shutdown_answers_waiting_fetches_and_closes() {
         .await;
     assert_eq!(id, sent);
     assert!(client.closed().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_with_the_store_down_tells_producers_in_time() {
+    let h = start().await;
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    h.backend.pause();
+    let request = common::produce_request("t", &[(0, batch(&["a"]))]);
+    client
+        .send(
+            9,
+            &ProduceRequest {
+                timeout_ms: 600_000,
+                ..request
+            },
+        )
+        .await;
+    h.sleep(Duration::from_secs(1)).await;
+    let began = h.runtime.clock.monotonic();
+    h.broker.shutdown(began + Duration::from_secs(30)).await;
+    assert!(h.runtime.clock.monotonic() - began <= Duration::from_secs(30));
+    let (_, response) = client.receive::<ProduceRequest>(9).await;
+    let part = &response.responses[0].partition_responses[0];
+    assert_eq!(part.error_code, ErrorCode::REQUEST_TIMED_OUT);
+    assert!(client.closed().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_count_requests_errors_and_bytes() {
+    let h = start().await;
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    client.produce("t", 0, batch(&["a", "b"])).await;
+    client.produce("nowhere", 0, batch(&["a"])).await;
+    client.fetch("t", 0, 0).await;
+    let mut text = String::new();
+    h.broker.render_metrics(&mut text);
+    for line in [
+        "tidemill_requests_total{api=\"Produce\"} 2",
+        "tidemill_request_errors_total{api=\"Produce\",error=\"UNKNOWN_TOPIC_OR_PARTITION\"} 1",
+        "tidemill_produced_records_total 2",
+        "tidemill_request_duration_seconds_count{api=\"Fetch\"} 1",
+        "tidemill_connections_total 2",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
 }

@@ -8,9 +8,10 @@ use bytes::{Bytes, BytesMut};
 use common::{Client, batch, produce_request, start, values};
 use tidemill_wire::{
     ErrorCode, Str,
-    batch::{BatchBuilder, Compression},
+    batch::{BatchBuilder, BatchHeader, Compression, TimestampType, verify_crc},
     ids::{ProducerEpoch, ProducerId},
     messages::{
+        create_topics::{CreatableTopic, CreatableTopicConfig, CreateTopicsRequest},
         init_producer_id::InitProducerIdRequest,
         produce::{ProduceRequest, TopicProduceData},
     },
@@ -288,4 +289,105 @@ async fn transactional_batches_are_refused() {
         client.call(4, &init).await.error_code,
         ErrorCode::INVALID_REQUEST
     );
+}
+
+async fn topic_with(client: &mut Client, configs: &[(&str, &str)]) {
+    let configs = configs.iter().map(|(name, value)| CreatableTopicConfig {
+        name: Str::from((*name).to_owned()),
+        value: Some(Str::from((*value).to_owned())),
+    });
+    let topic = CreatableTopic {
+        name: Str::from("t"),
+        num_partitions: 1,
+        replication_factor: 1,
+        configs: configs.collect(),
+        ..CreatableTopic::default()
+    };
+    let request = CreateTopicsRequest {
+        topics: vec![topic],
+        ..CreateTopicsRequest::default()
+    };
+    assert_eq!(
+        client.call(7, &request).await.topics[0].error_code,
+        ErrorCode::NONE
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn k22_k23_timestamps() {
+    let h = start().await;
+    let mut client = h.connect();
+    topic_with(&mut client, &[("message.timestamp.type", "LogAppendTime")]).await;
+    let now = h.runtime.clock.now_ms();
+    let response = client.produce("t", 0, batch(&["a"])).await;
+    assert_eq!(response.log_append_time_ms, now);
+    let data = client.fetch("t", 0, 0).await;
+    let records = data.records.expect("never null").to_bytes();
+    let header = BatchHeader::parse(&records).expect("a batch");
+    assert_eq!(header.max_timestamp, now);
+    assert_eq!(
+        header.attributes.timestamp_type(),
+        TimestampType::LogAppendTime
+    );
+    assert_eq!(verify_crc(&records), Ok(true));
+    h.topic("create", 1).await;
+    let hour = 3_600_000;
+    for (time, code) in [(-1, 0), (0, 0), (hour, 0), (hour + 10_000, 32)] {
+        let mut builder = BatchBuilder::new(Compression::None);
+        let time = if time < hour { time } else { now + time };
+        builder.push(&common::record("x", time)).expect("small");
+        let response = client
+            .produce("create", 0, builder.build().expect("a batch"))
+            .await;
+        assert_eq!(response.error_code.0, code, "{time}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn k40_bytes_are_kept_unless_the_topic_wants_its_own_codec() {
+    let h = start().await;
+    h.topic("kept", 1).await;
+    let mut client = h.connect();
+    topic_with(&mut client, &[("compression.type", "zstd")]).await;
+    let value = "v".repeat(500);
+    for codec in Compression::ALL {
+        let mut builder = BatchBuilder::new(codec);
+        builder
+            .push(&common::record(&value, common::NOW_MS))
+            .expect("small");
+        let sent = builder.build().expect("a batch");
+        for (topic, stored) in [("kept", codec), ("t", Compression::Zstd)] {
+            let response = client.produce(topic, 0, sent.clone()).await;
+            assert_eq!(response.error_code, ErrorCode::NONE);
+            let data = client.fetch(topic, 0, response.base_offset).await;
+            assert_eq!(values(&data), [value.clone()]);
+            let bytes = data.records.expect("never null").to_bytes();
+            let header = BatchHeader::parse(&bytes).expect("a batch");
+            assert_eq!(header.attributes.compression(), Some(stored));
+            assert_eq!(verify_crc(&bytes), Ok(true));
+            if topic == "kept" {
+                assert_eq!(bytes[16..], sent[16..], "all behind offset and epoch");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn k82_the_same_partition_twice_and_null_records() {
+    let h = start().await;
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    let request = produce_request("t", &[(0, batch(&["a"])), (0, batch(&["b"]))]);
+    let response = client.call(9, &request).await;
+    let parts = &response.responses[0].partition_responses;
+    let answers: Vec<_> = parts
+        .iter()
+        .map(|part| (part.error_code.0, part.base_offset))
+        .collect();
+    assert_eq!(answers, [(0, 0), (0, 1)]);
+    let mut request = produce_request("t", &[(0, batch(&["c"]))]);
+    request.topic_data[0].partition_data[0].records = None;
+    let response = client.call(9, &request).await;
+    let part = &response.responses[0].partition_responses[0];
+    assert_eq!(part.error_code, ErrorCode::INVALID_RECORD);
 }

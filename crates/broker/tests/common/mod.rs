@@ -42,11 +42,14 @@ pub struct Harness {
 }
 
 pub async fn start() -> Harness {
-    start_with(BrokerConfig::default()).await
+    start_on(Runtime::simulated(1, NOW_MS)).await
 }
 
-pub async fn start_with(config: BrokerConfig) -> Harness {
-    let runtime = Runtime::simulated(1, NOW_MS);
+pub async fn start_on(runtime: Runtime) -> Harness {
+    start_with(runtime, BrokerConfig::default()).await
+}
+
+pub async fn start_with(runtime: Runtime, config: BrokerConfig) -> Harness {
     let memory = Memory::new(runtime.clock.clone());
     let backend = FaultyBackend::new(Arc::new(memory), runtime.clone(), 1, FaultPlan::none());
     let store = Store::new(
