@@ -360,7 +360,7 @@ async fn k40_bytes_are_kept_unless_the_topic_wants_its_own_codec() {
             let response = client.produce(topic, 0, sent.clone()).await;
             assert_eq!(response.error_code, ErrorCode::NONE);
             let data = client.fetch(topic, 0, response.base_offset).await;
-            assert_eq!(values(&data), [value.clone()]);
+            assert_eq!(values(&data), std::slice::from_ref(&value));
             let bytes = data.records.expect("never null").to_bytes();
             let header = BatchHeader::parse(&bytes).expect("a batch");
             assert_eq!(header.attributes.compression(), Some(stored));

@@ -131,16 +131,12 @@ pub(crate) fn decode(key: &Bytes, value: Option<&Bytes>) -> Result<Fact, DecodeE
     match key.i16()? {
         0 | OFFSET_KEY => {
             let key = OffsetCommitKey::decode(&mut key, 0)?;
-            let value = value
-                .map(|value| versioned::<OffsetCommitValue>(value))
-                .transpose()?;
+            let value = value.map(versioned::<OffsetCommitValue>).transpose()?;
             Ok(Fact::Offset(key, value.map(OffsetValue::from)))
         }
         GROUP_KEY => {
             let key = GroupMetadataKey::decode(&mut key, 0)?;
-            let value = value
-                .map(|value| versioned::<GroupMetadataValue>(value))
-                .transpose()?;
+            let value = value.map(versioned::<GroupMetadataValue>).transpose()?;
             Ok(Fact::Group(key.group, value))
         }
         other => Ok(Fact::Unknown(other)),
