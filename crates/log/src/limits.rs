@@ -40,6 +40,8 @@ pub struct LogLimits {
     pub entry_bytes_max: usize,
     /// Appended and not yet committed bytes at which connections are muted.
     pub pending_bytes_max: u64,
+    /// Free bytes of a local file system below which producers wait; 0 for no floor.
+    pub free_bytes_min: u64,
     /// Bytes of committed batches kept in memory over all partitions.
     pub tail_bytes_max: u64,
     /// Producers that have not written for so long are forgotten (`producer.id.expiration.ms`).
@@ -68,6 +70,7 @@ impl LogLimits {
             fragment_bytes: 4 * MIB,
             read: ReadOptions::local(),
             roll: RollOptions::local(),
+            free_bytes_min: 0,
             ..Self::bucket()
         }
     }
@@ -92,6 +95,7 @@ impl LogLimits {
             producer_expiration: Duration::from_secs(24 * 60 * 60),
             read: ReadOptions::bucket(),
             roll: RollOptions::bucket(),
+            free_bytes_min: 0,
         }
     }
 

@@ -179,13 +179,13 @@ impl Log {
         self.wal.pending_bytes()
     }
 
-    /// True while less is pending than the limit.
+    /// True while less is pending than the limit, and space is above its floor.
     #[must_use]
     pub fn is_below_limit(&self) -> bool {
-        self.wal.pending_bytes() < self.options.limits.pending_bytes_max
+        self.wal.is_below_limit()
     }
 
-    /// Waits until less is pending than the limit, or the log has stopped.
+    /// Waits until less is pending than the limit and space is above its floor, or the log stopped.
     pub async fn below_limit(&self) {
         self.wal.below_limit().await;
     }

@@ -11,8 +11,12 @@ pub fn start(json: bool) {
     let filter = EnvFilter::try_new(&filter).unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
     let registry = tracing_subscriber::registry().with(filter);
     if json {
-        registry.with(fmt::layer().json().with_writer(std::io::stderr)).init();
+        registry
+            .with(fmt::layer().json().with_writer(std::io::stderr))
+            .init();
     } else {
-        registry.with(fmt::layer().with_writer(std::io::stderr).with_target(false)).init();
+        registry
+            .with(fmt::layer().with_writer(std::io::stderr).with_target(false))
+            .init();
     }
 }

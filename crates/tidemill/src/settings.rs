@@ -11,8 +11,12 @@ const DEFAULT_FILE: &str = "tidemill.toml";
 /// Largest configuration file, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Variables with our prefix that are no settings: the commands' and the tests'.
-const NO_SETTINGS: &[&str] =
-    &["TIDEMILL_BOOTSTRAP", "TIDEMILL_LOG", "TIDEMILL_SEED", "TIDEMILL_TEST_"];
+const NO_SETTINGS: &[&str] = &[
+    "TIDEMILL_BOOTSTRAP",
+    "TIDEMILL_LOG",
+    "TIDEMILL_SEED",
+    "TIDEMILL_TEST_",
+];
 
 /// Why the settings cannot be used.
 #[derive(Debug)]
@@ -63,7 +67,9 @@ pub fn load(serve: &Serve) -> Result<BrokerConfig, SettingsError> {
         Some((name, value.to_string_lossy().into_owned()))
     });
     let environment = Layer::environment(variables)?;
-    let host = Host { memory_bytes: memory_bytes(Path::new("/")) };
+    let host = Host {
+        memory_bytes: memory_bytes(Path::new("/")),
+    };
     let settings = Settings::new(&[flags, environment, file(serve)?], host)?;
     Ok(BrokerConfig::new(settings)?)
 }
@@ -76,7 +82,10 @@ fn file(serve: &Serve) -> Result<Layer, SettingsError> {
         None => return Ok(Layer::default()),
     };
     let shown = path.display().to_string();
-    let failed = |source| SettingsError::File { path: shown.clone(), source };
+    let failed = |source| SettingsError::File {
+        path: shown.clone(),
+        source,
+    };
     let size = fs::metadata(path).map_err(failed)?.len();
     if size > FILE_BYTES_MAX {
         let text = format!("{size} bytes, more than {FILE_BYTES_MAX}");

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tidemill_cluster::image::Configs;
-use tidemill_log::{Latency, LogLimits};
+use tidemill_log::{Latency, LogLimits, read::ReadOptions, roll::RollOptions};
 use tidemill_store::LocalSync;
 use tidemill_wire::Str;
 use tidemill_wire::ids::NodeId;
@@ -199,6 +199,17 @@ impl BrokerConfig {
             pending_bytes_max: self.pending_bytes,
             tail_bytes_max: self.tail_cache_bytes,
             producer_expiration: self.producer_expiration,
+            free_bytes_min: self.local_free_bytes_min,
+            read: ReadOptions {
+                cache_bytes: self.block_cache_bytes,
+                ..limits.read
+            },
+            roll: RollOptions {
+                bytes: self.roll_bytes,
+                interval: self.roll_interval,
+                retention_interval: self.retention_check_interval,
+                ..limits.roll
+            },
             ..limits
         }
     }

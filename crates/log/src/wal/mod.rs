@@ -6,6 +6,7 @@ mod engine;
 mod fresh;
 mod object;
 mod queue;
+mod space;
 mod stage;
 pub(crate) mod ticket;
 mod window;
@@ -71,6 +72,7 @@ pub struct Wal {
     stop: watch::Sender<Option<AppendFailed>>,
     freshness: Freshness,
     budget: Arc<TailBudget>,
+    space: space::SpaceGate,
     /// What the writer leads.
     pub(crate) partitions: RwLock<BTreeMap<PartitionId, Arc<Partition>>>,
 }
@@ -108,6 +110,7 @@ impl Wal {
             stop: watch::Sender::new(None),
             freshness: Freshness::new(options.exclusive),
             budget,
+            space: space::SpaceGate::default(),
             partitions: RwLock::default(),
         });
         options
@@ -172,13 +175,22 @@ impl Wal {
             .await;
     }
 
+    /// True if producers may go on.
+    pub(crate) fn is_below_limit(&self) -> bool {
+        self.pending_bytes() < self.limits.pending_bytes_max && !self.is_space_low()
+    }
+
     pub(crate) async fn below_limit(&self) {
         loop {
             let settled = self.settled.notified();
-            if self.pending_bytes() < self.limits.pending_bytes_max || self.stopped().is_some() {
+            if self.is_below_limit() || self.stopped().is_some() {
                 return;
             }
-            settled.await;
+            if self.is_space_low() {
+                self.space_above_floor().await;
+            } else {
+                settled.await;
+            }
         }
     }
 

@@ -120,7 +120,10 @@ impl Wal {
                 .create(number, object.payload.clone(), object.put_id, None)
                 .await;
             match put {
-                Ok(CreateOutcome::Ours) => return true,
+                Ok(CreateOutcome::Ours) => {
+                    self.look_at_space().await;
+                    return true;
+                }
                 Ok(CreateOutcome::Foreign(_)) => return false,
                 Err(error) => {
                     tracing::error!(writer = %self.writer, number, %error, "WAL PUT fails, trying on");

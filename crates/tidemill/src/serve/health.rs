@@ -17,7 +17,10 @@ pub struct Health {
 impl Health {
     /// A broker that is starting.
     pub fn new(store: Store) -> Self {
-        Self { store, broker: RwLock::new(None) }
+        Self {
+            store,
+            broker: RwLock::new(None),
+        }
     }
 
     /// The broker serves from now on.
@@ -33,23 +36,38 @@ impl Admin for Health {
         if let Some(broker) = &broker {
             broker.metrics().render(&mut out);
             let log = broker.log();
-            gauge(&mut out, "tidemill_log_pending_bytes", "Appended, not durable.", {
-                log.pending_bytes()
-            });
-            gauge(&mut out, "tidemill_log_unrolled_bytes", "Durable in the WAL alone.", {
-                log.unrolled_bytes()
-            });
-            gauge(&mut out, "tidemill_partitions", "Partitions led.", {
-                log.partitions().len() as u64
-            });
-            gauge(&mut out, "tidemill_fenced", "1 once another broker has taken over.", {
-                u64::from(log.is_fenced())
-            });
+            gauge(
+                &mut out,
+                "tidemill_log_pending_bytes",
+                "Appended, not durable.",
+                log.pending_bytes(),
+            );
+            gauge(
+                &mut out,
+                "tidemill_log_unrolled_bytes",
+                "Durable in the WAL alone.",
+                log.unrolled_bytes(),
+            );
+            gauge(
+                &mut out,
+                "tidemill_partitions",
+                "Partitions led.",
+                log.partitions().len() as u64,
+            );
+            gauge(
+                &mut out,
+                "tidemill_fenced",
+                "1 once another broker has taken over.",
+                u64::from(log.is_fenced()),
+            );
         }
         store(&mut out, &self.store.counters());
-        gauge(&mut out, "tidemill_ready", "1 while clients are served.", {
-            u64::from(self.ready().is_ok())
-        });
+        gauge(
+            &mut out,
+            "tidemill_ready",
+            "1 while clients are served.",
+            u64::from(self.ready().is_ok()),
+        );
         out
     }
 
@@ -65,27 +83,52 @@ impl Admin for Health {
 
 fn gauge(out: &mut String, name: &str, help: &str, value: u64) {
     // Writing to a string does not fail.
-    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
+    let _ = writeln!(
+        out,
+        "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}"
+    );
 }
 
 fn store(out: &mut String, counters: &StoreCounters) {
     let rows = [
         ("puts", "Objects written.", counters.puts),
-        ("put_requests", "PUT requests, retries included.", counters.put_tries),
+        (
+            "put_requests",
+            "PUT requests, retries included.",
+            counters.put_tries,
+        ),
         ("get_requests", "GET and HEAD requests.", counters.gets),
         ("list_requests", "LIST requests.", counters.lists),
         ("delete_requests", "DELETE requests.", counters.deletes),
         ("copy_requests", "Server-side copies.", counters.copies),
-        ("sent_bytes", "Bytes of bodies sent, retries included.", counters.bytes_up),
-        ("received_bytes", "Bytes of bodies received.", counters.bytes_down),
-        ("retries", "Requests sent again after a failure.", counters.retries),
+        (
+            "sent_bytes",
+            "Bytes of bodies sent, retries included.",
+            counters.bytes_up,
+        ),
+        (
+            "received_bytes",
+            "Bytes of bodies received.",
+            counters.bytes_down,
+        ),
+        (
+            "retries",
+            "Requests sent again after a failure.",
+            counters.retries,
+        ),
     ];
     for (name, help, value) in rows {
         let name = format!("tidemill_store_{name}_total");
-        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}");
+        let _ = writeln!(
+            out,
+            "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}"
+        );
     }
     let name = "tidemill_store_errors_total";
-    let _ = writeln!(out, "# HELP {name} Failed requests by kind.\n# TYPE {name} counter");
+    let _ = writeln!(
+        out,
+        "# HELP {name} Failed requests by kind.\n# TYPE {name} counter"
+    );
     let kinds = [
         ("not_found", counters.errors_not_found),
         ("refused", counters.errors_refused),

@@ -54,7 +54,10 @@ pub async fn run(args: Serve, runtime: Runtime) -> Exit {
 }
 
 fn signals() -> std::io::Result<(Signal, Signal)> {
-    Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
+    Ok((
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    ))
 }
 
 fn superseded(running: &Running) -> Exit {
@@ -101,7 +104,9 @@ fn print(config: &BrokerConfig) -> Exit {
     let none = std::collections::BTreeMap::new();
     let mut out = std::io::stdout().lock();
     for described in describe_broker(&config.settings.with(&none, &none)) {
-        let value = if described.sensitive { "(hidden)" } else {
+        let value = if described.sensitive {
+            "(hidden)"
+        } else {
             described.value.as_deref().unwrap_or("")
         };
         let (name, source, doc) = (described.name, described.source, described.documentation);

@@ -10,6 +10,7 @@ use tidemill_broker::{
 use tidemill_cluster::{
     StartError as ClusterError, StartOptions,
     format::{BrokerLevels, BrokerRegistration, Listener as RegisteredListener},
+    seal::TornPolicy,
     start as start_cluster,
 };
 use tidemill_log::{
@@ -18,7 +19,7 @@ use tidemill_log::{
 };
 use tidemill_runtime::{Instant, Runtime};
 use tidemill_store::{
-    FORMAT_LEVEL, OpenError, OpenOptions, RootError, Store, StoreOptions, open,
+    FORMAT_LEVEL, LocalSync, OpenError, OpenOptions, RootError, Store, StoreOptions, open,
 };
 use tokio::net::TcpListener;
 
@@ -77,7 +78,10 @@ impl fmt::Display for StartError {
             }
             Self::Admin(error) => error.fmt(f),
             Self::ClusterId(text) => {
-                write!(f, "`cluster.id` `{text}` is no cluster id; leave it out to take the data's")
+                write!(
+                    f,
+                    "`cluster.id` `{text}` is no cluster id; leave it out to take the data's"
+                )
             }
         }
     }
@@ -102,7 +106,11 @@ pub struct Running {
 pub async fn start(config: Arc<BrokerConfig>, runtime: Runtime) -> Result<Running, StartError> {
     let began = runtime.clock.monotonic();
     for (name, origin) in config.settings.without_effect() {
-        tracing::warn!(setting = name, origin, "this Kafka setting has no effect here");
+        tracing::warn!(
+            setting = name,
+            origin,
+            "this Kafka setting has no effect here"
+        );
     }
     for listener in config.exposed() {
         tracing::warn!(
@@ -123,11 +131,25 @@ pub async fn start(config: Arc<BrokerConfig>, runtime: Runtime) -> Result<Runnin
         }
         None => None,
     };
-    let mut options =
-        StartOptions::new(store.clone(), registration(&config, &runtime), config.log_limits());
+    let mut options = StartOptions::new(
+        store.clone(),
+        registration(&config, &runtime),
+        config.log_limits(),
+    );
     options.cluster_id = cluster_id;
     options.exclusive = config.settings.is_local();
     options.patience = config.start_timeout;
+    options.torn = match config.local_sync {
+        LocalSync::Always => TornPolicy::Corruption,
+        LocalSync::Os => TornPolicy::NeverLanded,
+    };
+    let settings = config.clone();
+    options.settings = Arc::new(move |image, topic| {
+        let own = image.broker_configs(Some(settings.node_id));
+        settings
+            .topic(&topic.configs, &image.broker_configs(None), &own)
+            .partition()
+    });
     let started = start_cluster(options).await.map_err(StartError::Cluster)?;
     for warning in &started.warnings {
         tracing::warn!(%warning, "started after another broker");
@@ -151,7 +173,16 @@ pub async fn start(config: Arc<BrokerConfig>, runtime: Runtime) -> Result<Runnin
     let took = runtime.clock.monotonic().saturating_duration_since(began);
     let log = started.log.clone();
     let roll = Roll::start(log.clone(), Arc::new(SoleLeader));
-    Ok(Running { config, store, broker, log, roll, listening, admin, took })
+    Ok(Running {
+        config,
+        store,
+        broker,
+        log,
+        roll,
+        listening,
+        admin,
+        took,
+    })
 }
 
 async fn bind(config: &BrokerConfig) -> Result<Vec<(TcpListener, Advertised)>, StartError> {
@@ -175,7 +206,10 @@ async fn bind(config: &BrokerConfig) -> Result<Vec<(TcpListener, Advertised)>, S
 }
 
 fn advertise(listener: &Listener) -> Advertised {
-    Advertised { host: listener.host.clone(), port: listener.port }
+    Advertised {
+        host: listener.host.clone(),
+        port: listener.port,
+    }
 }
 
 async fn open_store(config: &BrokerConfig, runtime: &Runtime) -> Result<Store, StartError> {
@@ -184,8 +218,14 @@ async fn open_store(config: &BrokerConfig, runtime: &Runtime) -> Result<Store, S
         read_only: false,
         environment: environment(),
     };
-    let backend = open(&config.data_location, &options, runtime.clone()).await.map_err(StartError::Open)?;
-    Ok(Store::new(backend, runtime.clone(), StoreOptions::default()))
+    let backend = open(&config.data_location, &options, runtime.clone())
+        .await
+        .map_err(StartError::Open)?;
+    Ok(Store::new(
+        backend,
+        runtime.clone(),
+        StoreOptions::default(),
+    ))
 }
 
 /// The variables that stores read; those that are no text are none of theirs.
