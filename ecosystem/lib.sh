@@ -2,8 +2,8 @@
 # kind of package that installs it there once. Sourced by bash scripts.
 set -u
 ECO=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-export TIDEMILL_SCRATCH=${TIDEMILL_SCRATCH:-${TMPDIR:-/tmp}/tidemill-suites}
-SCRATCH=$TIDEMILL_SCRATCH
+export ECOSYSTEM_SCRATCH=${ECOSYSTEM_SCRATCH:-${TMPDIR:-/tmp}/tidemill-suites}
+SCRATCH=$ECOSYSTEM_SCRATCH
 JARS=$SCRATCH/kafka/libs
 mkdir -p "$SCRATCH/log"
 

@@ -1,7 +1,7 @@
 # Shared by the suites: scratch folder, Kafka's jars, one outcome line per test ("name PASS|FAIL|SKIP seconds").
 set -u
 SUITES=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-SCR=${TIDEMILL_SCRATCH:-${TMPDIR:-/tmp}/tidemill-suites}; W=$SCR/suites; mkdir -p "$W"
+SCR=${ECOSYSTEM_SCRATCH:-${TMPDIR:-/tmp}/tidemill-suites}; W=$SCR/suites; mkdir -p "$W"
 JARS=$SCR/kafka/libs
 die() { echo "$*" >&2; exit 1; }
 args() { [ $# -ge 2 ] || die "usage: $(basename "$0") BROKER OUT"; BROKER=$1 OUT=$(realpath -m "$2"); LOGS=$W/logs/$(basename "$0" .sh)-$(basename "$OUT" .txt); mkdir -p "$(dirname "$OUT")" "$LOGS"; : >"$OUT"; }
