@@ -24,6 +24,12 @@ pub(super) struct Change {
     manifests: Option<Vec<ManifestRef>>,
     /// Everything below is in extents.
     pub(super) end: Offset,
+    /// A manifest whose list becomes this one.
+    pub(super) rewritten: Option<(ManifestRef, Vec<Extent>)>,
+    /// The list of the manifest that takes over what lay beside the manifests.
+    pub(super) moved: Vec<Extent>,
+    /// Extents that the rewritten list names no more.
+    pub(super) replaced: Vec<Extent>,
 }
 
 impl Change {
@@ -41,6 +47,9 @@ impl Change {
             head,
             splices: Vec::new(),
             manifests: None,
+            rewritten: None,
+            moved: Vec::new(),
+            replaced: Vec::new(),
         }
     }
 
@@ -63,6 +72,25 @@ impl Change {
         self.after.splice(&splice);
         self.after.drop_below(self.head.log_start);
         self.splices.push(splice);
+    }
+
+    /// Puts `with` in the place of `old` in the list of `manifest`, which is `list` now.
+    pub(super) fn rewrite(
+        &mut self,
+        manifest: ManifestRef,
+        list: &[Extent],
+        old: &[Extent],
+        with: Vec<Extent>,
+    ) {
+        let mut after: Vec<Extent> = list
+            .iter()
+            .filter(|extent| !old.contains(extent))
+            .cloned()
+            .chain(with)
+            .collect();
+        after.sort_by_key(|extent| extent.base_offset);
+        self.rewritten = Some((manifest, after));
+        self.replaced = old.to_vec();
     }
 
     /// Replaces the manifests; what the last one covers leaves the list beside them.

@@ -38,7 +38,7 @@ impl Candidates {
 
 /// The lists as they will be once the checkpoint counts.
 struct After<'a> {
-    changes: BTreeMap<PartitionId, &'a ExtentList>,
+    changes: BTreeMap<PartitionId, &'a Change>,
     dropped: &'a [PartitionId],
 }
 
@@ -64,10 +64,7 @@ impl Roller {
             self.all_of(&list, Offset(0), &mut candidates).await?;
         }
         let after = After {
-            changes: changes
-                .iter()
-                .map(|c| (c.partition.id(), &c.after))
-                .collect(),
+            changes: changes.iter().map(|c| (c.partition.id(), c)).collect(),
             dropped,
         };
         let mut garbage = self.unlisted_manifests(&candidates.manifests, &after);
@@ -86,14 +83,17 @@ impl Roller {
         candidates: &mut Candidates,
     ) -> Result<(), RollError> {
         let log_start = change.head.log_start;
-        let manifests_end = change.after.manifests_end();
         for extent in &change.before.recent {
-            let moved = extent.end_offset <= manifests_end && extent.end_offset > log_start;
+            let moved = first_above(&change.moved, extent.base_offset) == Some(extent);
             let kept = first_above(&change.after.recent, extent.base_offset) == Some(extent);
             if !moved && !kept {
                 candidates.add(extent);
             }
         }
+        change
+            .replaced
+            .iter()
+            .for_each(|extent| candidates.add(extent));
         let published = self
             .known
             .get(&change.partition.id())
@@ -151,7 +151,7 @@ impl Roller {
         for partition in self.log.partitions() {
             let extents;
             let list = match after.changes.get(&partition.id()) {
-                Some(list) => *list,
+                Some(change) => &change.after,
                 None => {
                     extents = partition.extents();
                     &*extents
@@ -207,23 +207,24 @@ impl Roller {
         if after.dropped.contains(&run.partition) {
             return Ok(false);
         }
-        let list: Arc<ExtentList> = match after.changes.get(&run.partition) {
-            Some(list) => Arc::new((*list).clone()),
-            None => match self.log.partition(run.partition) {
-                Some(partition) => partition.extents(),
-                None => return Ok(self.ownership.fate(run.partition) == Fate::Elsewhere),
-            },
+        let extents;
+        let (list, log_start) = match after.changes.get(&run.partition) {
+            Some(change) => (&change.after, change.head.log_start),
+            None => {
+                let Some(partition) = self.log.partition(run.partition) else {
+                    return Ok(self.ownership.fate(run.partition) == Fate::Elsewhere);
+                };
+                extents = partition.extents();
+                let known = self.known.get(&run.partition);
+                (&*extents, known.map_or(Offset(0), |known| known.log_start))
+            }
         };
-        let log_start = self
-            .log
-            .partition(run.partition)
-            .map(|partition| partition.log_start());
-        let found = self.log.reader().extent_at(&list, run.base_offset).await?;
-        let listed = found.is_some_and(|found| found.object == object && found.range == run.range);
-        // A manifest still names what the log start has passed.
-        let published = after.changes.contains_key(&run.partition);
-        let passed = published && log_start.is_some_and(|start| run.end_offset <= start);
-        Ok(listed && !passed)
+        // A manifest still names what the published log start has passed.
+        if run.end_offset <= log_start {
+            return Ok(false);
+        }
+        let found = self.log.reader().extent_at(list, run.base_offset).await?;
+        Ok(found.is_some_and(|found| found.object == object && found.range == run.range))
     }
 
     /// Trims and deletes what is due. Returns how many objects went.

@@ -19,7 +19,7 @@ use crate::{
     format::{checkpoint::Splice, data::BatchInfo},
     partition::Partition,
     read::{ExtentRead, ReadError},
-    types::Extent,
+    types::{Extent, ManifestRef},
 };
 
 /// The smallest size class ends here; each further one is eight times as large.
@@ -42,6 +42,8 @@ fn class_of(extent: &Extent) -> u32 {
 struct Plan {
     partition: Arc<Partition>,
     extents: Vec<Extent>,
+    /// The manifest that names them, with its list; none if they lie beside the manifests.
+    manifest: Option<(ManifestRef, Arc<Vec<Extent>>)>,
 }
 
 impl Plan {
@@ -58,12 +60,12 @@ impl Roller {
     /// [`RollError`]; the step may be tried again unless fenced.
     pub async fn merge_step(&mut self) -> Result<u64, RollError> {
         self.resume().await?;
-        let plans = self.plan_merges();
+        let plans = self.plan_merges().await?;
         if plans.is_empty() {
             return Ok(0);
         }
         let mut out = Output::default();
-        let mut done: BTreeMap<PartitionId, (Arc<Partition>, Vec<Extent>)> = BTreeMap::new();
+        let mut done: BTreeMap<PartitionId, Plan> = BTreeMap::new();
         let mut bytes = 0;
         for plan in plans {
             let id = plan.partition.id();
@@ -78,28 +80,25 @@ impl Roller {
             };
             bytes += plan.bytes();
             self.put_run(&mut out, run).await?;
-            let entry = done
-                .entry(id)
-                .or_insert_with(|| (plan.partition.clone(), Vec::new()));
-            entry.1.extend(plan.extents);
+            done.insert(id, plan);
         }
         let mut merged = self.finish(out).await?;
         let mut changes = Vec::new();
-        for (id, (partition, inputs)) in done {
-            let mut change = Change::new(&partition);
-            for extent in merged.remove(&id).unwrap_or_default() {
-                debug_assert!(
-                    inputs
-                        .iter()
-                        .any(|input| input.base_offset == extent.base_offset),
-                    "a merged extent begins with one of its inputs"
-                );
-                let (from, to) = (extent.base_offset, extent.end_offset);
-                change.splice(Splice {
-                    from,
-                    to,
-                    with: vec![extent],
-                });
+        for (id, plan) in done {
+            let mut change = Change::new(&plan.partition);
+            let extents = merged.remove(&id).unwrap_or_default();
+            match &plan.manifest {
+                Some((manifest, list)) => {
+                    change.rewrite(manifest.clone(), list, &plan.extents, extents);
+                }
+                None => extents.into_iter().for_each(|extent| {
+                    let (from, to) = (extent.base_offset, extent.end_offset);
+                    change.splice(Splice {
+                        from,
+                        to,
+                        with: vec![extent],
+                    });
+                }),
             }
             changes.push(change);
         }
@@ -109,7 +108,8 @@ impl Roller {
         Ok(bytes)
     }
 
-    fn plan_merges(&mut self) -> Vec<Plan> {
+    /// At most one plan a partition.
+    async fn plan_merges(&mut self) -> Result<Vec<Plan>, RollError> {
         let mut plans = Vec::new();
         let mut bytes = 0;
         for partition in self.log.partitions() {
@@ -125,27 +125,31 @@ impl Roller {
                 .iter()
                 .filter(|extent| extent.end_offset > log_start)
                 .collect();
-            let range = self.neighbours(&recent);
-            let extents: Vec<Extent> = match range {
-                Some(range) => recent
-                    .get(range)
-                    .into_iter()
-                    .flatten()
-                    .map(|e| (*e).clone())
-                    .collect(),
-                None => self.sparse_run(&partition, &recent).into_iter().collect(),
+            let plan = match self.neighbours(&recent) {
+                Some(range) => {
+                    let extents = recent
+                        .get(range)
+                        .into_iter()
+                        .flatten()
+                        .map(|e| (*e).clone());
+                    Some(Plan {
+                        partition,
+                        extents: extents.collect(),
+                        manifest: None,
+                    })
+                }
+                None => self.sparse_run(&partition).await?,
             };
-            if extents.is_empty() {
+            let Some(plan) = plan else {
                 continue;
-            }
-            let plan = Plan { partition, extents };
+            };
             bytes += plan.bytes();
             plans.push(plan);
             if bytes >= self.options.segment_bytes_max {
                 break;
             }
         }
-        plans
+        Ok(plans)
     }
 
     /// Neighbours of one size class or below, enough of them to merge, together no larger than a
@@ -173,22 +177,29 @@ impl Roller {
     }
 
     /// A run that keeps a mostly dead set object alive.
-    fn sparse_run(&mut self, partition: &Partition, recent: &[&Extent]) -> Option<Extent> {
-        let id = partition.id();
-        let from = (id, Offset(i64::MIN));
-        let to = (id, Offset(i64::MAX));
-        let bases: Vec<Offset> = self
-            .sparse
-            .range(from..=to)
-            .map(|(_, base)| *base)
-            .collect();
+    async fn sparse_run(&mut self, partition: &Arc<Partition>) -> Result<Option<Plan>, RollError> {
+        let (id, list) = (partition.id(), partition.extents());
+        let all = (id, Offset(i64::MIN))..=(id, Offset(i64::MAX));
+        let bases: Vec<Offset> = self.sparse.range(all).map(|(_, base)| *base).collect();
         for base in bases {
             self.sparse.remove(&(id, base));
-            if let Some(extent) = recent.iter().find(|extent| extent.base_offset == base) {
-                return Some((*extent).clone());
+            let manifest = match list.manifest_at(base) {
+                Some(named) => Some((named.clone(), self.log.reader().manifest(named).await?)),
+                None => None,
+            };
+            let extents = manifest
+                .as_ref()
+                .map_or(list.recent.as_slice(), |(_, list)| list);
+            if let Some(extent) = extents.iter().find(|extent| extent.base_offset == base) {
+                let (partition, extents) = (partition.clone(), vec![extent.clone()]);
+                return Ok(Some(Plan {
+                    partition,
+                    extents,
+                    manifest,
+                }));
             }
         }
-        None
+        Ok(None)
     }
 
     /// Reads all batches of a plan, verified chunk by chunk.

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     ckpt::{Published, Round},
     format::{checkpoint::PartitionUpdate, manifest},
-    types::{DataObjectId, Extent, PartitionHead},
+    types::{DataObjectId, Extent, ManifestRef, PartitionHead},
 };
 
 /// Extents kept beside the manifests when a manifest is written: what merges may still touch.
@@ -160,25 +160,23 @@ impl Roller {
     ) -> Result<BTreeSet<DataObjectId>, RollError> {
         let mut lists: Vec<(PartitionId, Vec<Extent>)> = Vec::new();
         let mut kept = Vec::new();
-        for (index, change) in changes.iter().enumerate() {
-            let recent = &change.after.recent;
-            if recent.len() <= self.options.recent_max {
+        for (index, change) in changes.iter_mut().enumerate() {
+            if let Some((manifest, list)) = &change.rewritten {
+                let manifests = &change.after.manifests;
+                // The log start may have passed it meanwhile.
+                let Some(at) = manifests.iter().position(|other| other == manifest) else {
+                    continue;
+                };
+                lists.push((change.partition.id(), list.clone()));
+                kept.push((index, Some(at), manifests.clone()));
                 continue;
             }
-            let moved = recent.len() - RECENT_KEPT.min(self.options.recent_max / 2);
-            let mut manifests = change.after.manifests.clone();
-            let mut list = Vec::new();
-            if manifests
-                .last()
-                .is_some_and(|last| last.extents < MANIFEST_EXTENTS_MAX)
-                && let Some(last) = manifests.pop()
-            {
-                list.extend(self.log.reader().manifest(&last).await?.iter().cloned());
-                list.retain(|extent| extent.end_offset > change.head.log_start);
+            if change.after.recent.len() > self.options.recent_max {
+                let (list, manifests) = self.overflow(change).await?;
+                change.moved.clone_from(&list);
+                lists.push((change.partition.id(), list));
+                kept.push((index, None, manifests));
             }
-            list.extend(recent.iter().take(moved).cloned());
-            lists.push((change.partition.id(), list));
-            kept.push((index, manifests));
         }
         if lists.is_empty() {
             return Ok(BTreeSet::new());
@@ -191,13 +189,37 @@ impl Roller {
         let cluster_id = self.log.options().cluster_id;
         let (payload, refs) = manifest::encode(object, &lists, put_id, cluster_id);
         joined(self.put_object(object, payload, put_id)).await?;
-        for ((index, mut manifests), (_, manifest)) in kept.into_iter().zip(refs) {
-            manifests.push(manifest);
+        for ((index, at, mut manifests), (_, manifest)) in kept.into_iter().zip(refs) {
+            match at.and_then(|at| manifests.get_mut(at)) {
+                Some(place) => *place = manifest,
+                None => manifests.push(manifest),
+            }
             if let Some(change) = changes.get_mut(index) {
                 change.set_manifests(manifests);
             }
         }
         Ok(named)
+    }
+
+    /// The list of a partition's next manifest, and the manifests before it.
+    async fn overflow(
+        &self,
+        change: &Change,
+    ) -> Result<(Vec<Extent>, Vec<ManifestRef>), RollError> {
+        let recent = &change.after.recent;
+        let moved = recent.len() - RECENT_KEPT.min(self.options.recent_max / 2);
+        let mut manifests = change.after.manifests.clone();
+        let mut list = Vec::new();
+        if manifests
+            .last()
+            .is_some_and(|last| last.extents < MANIFEST_EXTENTS_MAX)
+            && let Some(last) = manifests.pop()
+        {
+            list.extend(self.log.reader().manifest(&last).await?.iter().cloned());
+            list.retain(|extent| extent.end_offset > change.head.log_start);
+        }
+        list.extend(recent.iter().take(moved).cloned());
+        Ok((list, manifests))
     }
 
     /// A checkpoint counts: readers see it, and what it lets go may go after the grace.

@@ -7,3 +7,4 @@ mod damage;
 mod faults;
 mod harness;
 mod lifecycle;
+mod speed;
