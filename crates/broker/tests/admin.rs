@@ -4,6 +4,7 @@ mod common;
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use common::{Client, Harness, batch, start, values};
 use tidemill_wire::{
     ErrorCode, Str,
@@ -27,6 +28,7 @@ use tidemill_wire::{
         incremental_alter_configs::{
             AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest,
         },
+        join_group::{JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse},
         list_offsets::{
             ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest,
             ListOffsetsTopic,
@@ -951,4 +953,94 @@ async fn metrics_count_requests_errors_and_bytes() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }
+}
+
+async fn join(client: &mut Client, member_id: Str) -> JoinGroupResponse {
+    let request = JoinGroupRequest {
+        group_id: text("g"),
+        session_timeout_ms: 30_000,
+        rebalance_timeout_ms: 300_000,
+        member_id,
+        protocol_type: text("consumer"),
+        protocols: vec![JoinGroupRequestProtocol {
+            name: text("range"),
+            metadata: Bytes::from_static(b"m"),
+        }],
+        ..JoinGroupRequest::default()
+    };
+    client.call(9, &request).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn k84_internal_topics_are_the_brokers_alone() {
+    let h = start().await;
+    let mut client = h.connect();
+    let member = join(&mut client, Str::EMPTY).await.member_id;
+    assert_eq!(join(&mut client, member).await.error_code, ErrorCode::NONE);
+    let name = "__consumer_offsets";
+    let listed = metadata(&mut client, 9, asked(&[name]), false)
+        .await
+        .topics
+        .remove(0);
+    assert!(listed.error_code == ErrorCode::NONE && listed.is_internal);
+    assert_eq!(
+        client.produce(name, 0, batch(&["x"])).await.error_code.0,
+        17
+    );
+    assert_eq!(
+        alter(&mut client, 2, name, &[("retention.ms", 0, "1")]).await,
+        17
+    );
+    let topic = CreatePartitionsTopic {
+        name: text(name),
+        count: 500,
+        assignments: None,
+    };
+    let request = CreatePartitionsRequest {
+        topics: vec![topic],
+        timeout_ms: 5_000,
+        validate_only: false,
+    };
+    assert_eq!(client.call(3, &request).await.results[0].error_code.0, 17);
+    let partition = DeleteRecordsPartition {
+        partition_index: 0,
+        offset: -1,
+    };
+    let topic = DeleteRecordsTopic {
+        name: text(name),
+        partitions: vec![partition],
+    };
+    let request = DeleteRecordsRequest {
+        topics: vec![topic],
+        timeout_ms: 5_000,
+    };
+    let response = client.call(2, &request).await;
+    assert_eq!(response.topics[0].partitions[0].error_code.0, 17);
+    let request = DeleteTopicsRequest {
+        topic_names: vec![text(name)],
+        timeout_ms: 5_000,
+        ..DeleteTopicsRequest::default()
+    };
+    assert_eq!(client.call(5, &request).await.responses[0].error_code.0, 17);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_does_not_wait_for_a_rebalance() {
+    let h = start().await;
+    let (mut one, mut two) = (h.connect(), h.connect());
+    let member = join(&mut one, Str::EMPTY).await.member_id;
+    join(&mut one, member).await;
+    // The second member waits until the first has joined again, which it never does.
+    let member = join(&mut two, Str::EMPTY).await.member_id;
+    let joining = async {
+        h.runtime
+            .clock
+            .timeout(Duration::from_secs(20), join(&mut two, member))
+            .await
+    };
+    assert!(joining.await.is_err());
+    let began = h.runtime.clock.monotonic();
+    h.broker.shutdown(began + Duration::from_secs(30)).await;
+    assert!(h.runtime.clock.monotonic() - began < Duration::from_secs(1));
+    assert!(two.closed().await);
 }

@@ -361,3 +361,20 @@ async fn f24_a_session_gives_every_partition_its_turn() {
         "one batch a fetch, each from the next partition"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn k12_a_partition_that_has_filled_its_maximum_is_answered_at_once() {
+    let h = start().await;
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    for _ in 0..3 {
+        put(&mut client, 0, &[&"x".repeat(400)]).await;
+    }
+    let mut request = fetch_request("t", &[(0, 0)]);
+    (request.min_bytes, request.max_wait_ms) = (1 << 20, 60_000);
+    request.topics[0].partitions[0].partition_max_bytes = 1_000;
+    let began = h.runtime.clock.monotonic();
+    let response = client.call(11, &request).await;
+    assert!(h.runtime.clock.monotonic() - began < Duration::from_millis(10));
+    assert_eq!(values(parts(&response)[0]).len(), 2);
+}

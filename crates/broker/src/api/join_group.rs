@@ -40,7 +40,12 @@ pub(super) async fn handle(
     let group = request.group_id.to_string();
     let is_known = !request.member_id.is_empty();
     let join = |reply| join(&context, reply, request);
-    let result = coordinator.join(&group, is_known, join).await;
+    // A rebalance may take minutes; a broker that stops does not wait for it.
+    let result = tokio::select! {
+        biased;
+        result = coordinator.join(&group, is_known, join) => result,
+        () = context.broker.draining() => return Outcome::Close,
+    };
     if context.fresh().await.is_err() {
         return Outcome::Close;
     }

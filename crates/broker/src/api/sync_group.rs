@@ -26,7 +26,12 @@ pub(super) async fn handle(
     }
     let coordinator = context.broker.coordinator().clone();
     let group = request.group_id.to_string();
-    let result = coordinator.sync(&group, |reply| sync(reply, request)).await;
+    // The leader's assignment may never come; a broker that stops does not wait for it.
+    let result = tokio::select! {
+        biased;
+        result = coordinator.sync(&group, |reply| sync(reply, request)) => result,
+        () = context.broker.draining() => return Outcome::Close,
+    };
     if context.fresh().await.is_err() {
         return Outcome::Close;
     }

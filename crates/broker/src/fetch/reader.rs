@@ -131,7 +131,7 @@ impl Reader {
     fn is_done(&self, broker: &Broker) -> bool {
         self.ready
             || self.slots.is_empty()
-            || self.total >= self.budget.min_bytes
+            || self.total >= self.budget.min_bytes.min(self.budget.max_bytes)
             || broker.runtime().clock.monotonic() >= self.budget.deadline
     }
 
@@ -216,7 +216,12 @@ impl Reader {
         match result {
             Ok(got) => {
                 self.total += got.size;
-                self.ready |= got.size >= open.max_bytes.max(1);
+                let end = match self.budget.isolation {
+                    Isolation::Uncommitted => got.high_watermark,
+                    Isolation::Committed => got.last_stable_offset,
+                };
+                // There is more, but no room: it has filled its own maximum.
+                self.ready |= got.size > 0 && got.next_offset < end;
                 open.got = Some(got);
             }
             Err(code) => {
