@@ -1,0 +1,182 @@
+//! Broker incarnations: start, kill, freeze, clean stop.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use tidemill_cluster::{
+    StartError, StartOptions, Started,
+    format::{BrokerLevels, BrokerRegistration},
+    start,
+};
+use tidemill_log::{
+    LogLimits,
+    roll::{Roll, RollOptions, SoleLeader},
+};
+use tidemill_runtime::{Runtime, Tasks};
+use tidemill_store::{
+    Store, StoreOptions,
+    testing::{Fault, FaultPlan, FaultyBackend},
+};
+use tidemill_wire::ids::NodeId;
+
+use crate::world::World;
+
+/// A broker incarnation that has started.
+pub struct Broker {
+    /// Its number, from 0.
+    pub index: usize,
+    /// Its tasks end with it.
+    pub runtime: Runtime,
+    /// Its own way to the store: it alone may be cut off.
+    pub backend: FaultyBackend,
+    /// The core.
+    pub started: Started,
+    /// The roll.
+    pub roll: Arc<Roll>,
+    up: AtomicBool,
+}
+
+impl Broker {
+    /// True until it is killed or stopped.
+    pub fn is_up(&self) -> bool {
+        self.up.load(Ordering::Relaxed) && !self.started.log.is_fenced()
+    }
+
+    /// True if no broker has started after it.
+    pub fn is_newest(&self, world: &World) -> bool {
+        self.index + 1 == world.broker_count()
+    }
+
+    /// Kills it: no task runs on. What it has sent may still arrive.
+    pub fn kill(&self) {
+        self.up.store(false, Ordering::Relaxed);
+        self.runtime.tasks.abort_all();
+        self.started.cluster.close();
+        self.started.log.close();
+    }
+
+    /// Stops it cleanly; false if that failed (a later start seals it).
+    pub async fn stop(&self, world: &World) -> bool {
+        self.up.store(false, Ordering::Relaxed);
+        let deadline = world.runtime.clock.monotonic() + Duration::from_secs(30);
+        let stopped = self.roll.shutdown(deadline).await.is_ok();
+        self.kill();
+        stopped
+    }
+}
+
+/// Faults that a correct store may show. Late writes stay within minutes, so that a run ends.
+pub fn plan(harshness: u64) -> FaultPlan {
+    let seconds = Duration::from_secs;
+    let plan = FaultPlan::none().delayed(Duration::from_millis(1), Duration::from_millis(60));
+    if harshness == 0 {
+        return plan;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a small number")]
+    let scale = harshness as f64 / 2.0;
+    let rates = [
+        (Fault::Throttled, 0.02),
+        (Fault::ErrorBefore, 0.01),
+        (Fault::ErrorAfter, 0.02),
+        (Fault::TimeoutBefore(seconds(15)), 0.003),
+        (Fault::TimeoutAfter(seconds(15)), 0.003),
+        (Fault::Stall(seconds(3)), 0.01),
+        (Fault::Late(seconds(7)), 0.01),
+        (Fault::Late(LATE_MAX), 0.005),
+        (Fault::Twin(seconds(2)), 0.01),
+        (Fault::Twin(LATE_MAX), 0.01),
+        (Fault::ExistsAfter, 0.01),
+        (Fault::Conflict, 0.01),
+        (Fault::NotFound, 0.005),
+        (Fault::Torn, 0.005),
+        (Fault::Truncated, 0.01),
+    ];
+    rates
+        .into_iter()
+        .fold(plan, |plan, (fault, p)| plan.rate(fault, p * scale))
+}
+
+/// No write arrives later than this.
+pub const LATE_MAX: Duration = Duration::from_secs(300);
+
+fn limits() -> LogLimits {
+    let mut limits = LogLimits::bucket();
+    // Small, so that a short run rolls, cuts, merges and trims.
+    limits.fragment_bytes = 600;
+    limits.bulk_entry_bytes = 400;
+    limits.object_target_bytes = 1_500;
+    limits.pending_bytes_max = 64 << 10;
+    limits.tail_bytes_max = 4 << 10;
+    limits.roll = RollOptions {
+        bytes: 3_000,
+        interval: Duration::from_secs(20),
+        segment_bytes_min: 1_200,
+        segment_bytes_max: 4_000,
+        set_bytes_max: 4_000,
+        grace: Duration::from_secs(10),
+        retention_interval: Duration::from_secs(15),
+        recent_max: 4,
+        merge_fan_in: 3,
+        uploads: 2,
+    };
+    limits
+}
+
+/// Starts the next broker.
+pub async fn start_broker(world: &Arc<World>, harshness: u64) -> Result<Arc<Broker>, StartError> {
+    let entropy = world.fork();
+    let runtime = Runtime {
+        clock: world.runtime.clock.clone(),
+        entropy: entropy.fork(),
+        tasks: Tasks::inline(),
+    };
+    let memory = Arc::clone(&world.memory);
+    let seed = entropy.next_u64();
+    let backend = FaultyBackend::new(memory, world.runtime.clone(), seed, plan(harshness));
+    let options = StoreOptions {
+        request_timeout: Duration::from_secs(5),
+        ..StoreOptions::default()
+    };
+    let store = Store::new(Arc::new(backend.clone()), runtime.clone(), options);
+    let registration = BrokerRegistration {
+        node: NodeId(1),
+        listeners: Vec::new(),
+        rack: None,
+        levels: BrokerLevels {
+            read_min: 1,
+            read_max: 1,
+            write_max: 1,
+        },
+        started_ms: runtime.clock.now_ms(),
+    };
+    let mut options = StartOptions::new(store, registration, limits());
+    options.snapshot_every = 8;
+    let started = match start(options).await {
+        Ok(started) => started,
+        Err(error) => {
+            runtime.tasks.abort_all();
+            return Err(error);
+        }
+    };
+    let roll = Roll::start(Arc::clone(&started.log), Arc::new(SoleLeader));
+    let broker = Arc::new(Broker {
+        index: world.broker_count(),
+        runtime,
+        backend,
+        started,
+        roll,
+        up: AtomicBool::new(true),
+    });
+    world.note(&format!(
+        "broker {} is up as writer {}",
+        broker.index,
+        broker.started.cluster.writer()
+    ));
+    world.add_broker(Arc::clone(&broker));
+    Ok(broker)
+}

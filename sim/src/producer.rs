@@ -1,0 +1,195 @@
+//! Producers: idempotent ones, which resend until they know, and plain ones, which do not.
+
+use std::{sync::Arc, time::Duration};
+
+use tidemill_log::{AppendError, AppendFailed, Appended, Entry, Latency};
+use tidemill_runtime::Entropy;
+use tidemill_wire::{
+    batch::{BatchBuilder, Compression, NewRecord, ValidBatch, ValidateOptions, validate},
+    ids::{PartitionId, ProducerEpoch, ProducerId},
+};
+
+use crate::{broker::Broker, history::Fate, world::World};
+
+/// A client gives up waiting for an answer and asks again.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
+/// Batches sent before the first answer is waited for, at most (K25).
+const IN_FLIGHT_MAX: u64 = 5;
+
+struct Producer {
+    world: Arc<World>,
+    entropy: Entropy,
+    number: usize,
+    partition: PartitionId,
+    /// Producer id and next sequence number.
+    identity: Option<(ProducerId, i32)>,
+}
+
+struct Unacked {
+    send: usize,
+    batch: ValidBatch,
+}
+
+/// Sends until the world stops or the topic is gone, then begins anew elsewhere.
+pub async fn produce(world: Arc<World>, number: usize, idempotent: bool) {
+    let entropy = world.fork();
+    while !world.stopping() {
+        let Some(partition) = world.any_partition(&entropy) else {
+            world.sleep_ms(500).await;
+            continue;
+        };
+        let id = ProducerId(world.next_producer_id());
+        let mut producer = Producer {
+            world: Arc::clone(&world),
+            entropy: entropy.fork(),
+            number,
+            partition,
+            identity: idempotent.then_some((id, 0)),
+        };
+        let rounds = 1 + entropy.below(30);
+        for _ in 0..rounds {
+            if world.stopping() || !producer.round().await {
+                break;
+            }
+            world.sleep_ms(entropy.below(3_000)).await;
+        }
+    }
+}
+
+/// One append that must succeed, on a store that is well again (L1).
+pub async fn probe(world: &Arc<World>, partition: PartitionId) {
+    let mut producer = Producer {
+        world: Arc::clone(world),
+        entropy: world.fork(),
+        number: usize::MAX,
+        partition,
+        identity: Some((ProducerId(world.next_producer_id()), 0)),
+    };
+    let began = world.now_ms();
+    producer.burst(1).await;
+    let took = world.now_ms() - began;
+    if took > 60_000 {
+        world.violate(format!("L1: an append took {took} ms on a healthy store"));
+    }
+}
+
+impl Producer {
+    /// Sends a few batches; false if the topic is gone.
+    async fn round(&mut self) -> bool {
+        let batches = match self.identity {
+            Some(_) => 1 + self.entropy.below(IN_FLIGHT_MAX),
+            None => 1,
+        };
+        self.burst(batches).await
+    }
+
+    fn make(&mut self) -> Unacked {
+        let count = 1 + self.entropy.below(3);
+        // Now and then a batch that is cut into fragments.
+        let len = if self.entropy.chance(0.15) { 700 } else { 20 };
+        let values: Vec<u64> = (0..count).map(|_| self.world.next_value()).collect();
+        let mut builder = BatchBuilder::new(Compression::None);
+        if let Some((id, sequence)) = &mut self.identity {
+            builder.producer(*id, ProducerEpoch(0), *sequence);
+            *sequence += i32::try_from(count).unwrap_or(1);
+        }
+        for value in &values {
+            let mut payload = value.to_be_bytes().to_vec();
+            payload.resize(8 + len, 0x5a);
+            let mut record = NewRecord::key_value(b"", &payload);
+            record.timestamp = self.world.runtime.clock.now_ms();
+            builder.push(&record).expect("far below any limit");
+        }
+        let bytes = builder.build().expect("there is a record");
+        let batch = validate(bytes, &ValidateOptions::default()).expect("just built");
+        let idempotent = self.identity.is_some();
+        let send = self
+            .world
+            .send(self.number, self.partition, &values, idempotent);
+        Unacked { send, batch }
+    }
+
+    async fn burst(&mut self, batches: u64) -> bool {
+        let mut unacked: Vec<Unacked> = (0..batches).map(|_| self.make()).collect();
+        loop {
+            let Some(broker) = self.world.broker() else {
+                self.world.sleep_ms(200).await;
+                continue;
+            };
+            let gone = self.attempt(&broker, &mut unacked).await;
+            if unacked.is_empty() {
+                return true;
+            }
+            // A plain producer never learns what became of its batch, nor does one whose topic is gone.
+            if gone || self.identity.is_none() {
+                return !gone;
+            }
+            self.world.sleep_ms(100 + self.entropy.below(400)).await;
+        }
+    }
+
+    /// Sends what is not acknowledged, in order, and waits for the answers in order. True if the topic
+    /// is gone.
+    async fn attempt(&self, broker: &Arc<Broker>, unacked: &mut Vec<Unacked>) -> bool {
+        let log = &broker.started.log;
+        let clock = &self.world.runtime.clock;
+        if clock
+            .timeout(REQUEST_TIMEOUT, log.below_limit())
+            .await
+            .is_err()
+        {
+            return false;
+        }
+        let mut appended: Vec<Appended> = Vec::new();
+        for one in unacked.iter() {
+            let latency = match self.entropy.below(3) {
+                0 => Latency::Low,
+                1 => Latency::Balanced,
+                _ => Latency::Economy,
+            };
+            let entry = Entry::records(self.partition, one.batch.clone(), latency);
+            match log.append(entry) {
+                Ok(mut parts) => appended.extend(parts.pop()),
+                Err(error) => {
+                    if !self.refused(&error, appended.len(), unacked) {
+                        break;
+                    }
+                    return true;
+                }
+            }
+        }
+        let deadline = clock.monotonic() + REQUEST_TIMEOUT;
+        for outcome in appended {
+            match clock.timeout_at(deadline, outcome.wait()).await {
+                Ok(Ok(committed)) => {
+                    let one = unacked.remove(0);
+                    let fate = Fate::Acked(committed.base_offset.0);
+                    self.world.answer(one.send, fate);
+                }
+                Ok(Err(AppendFailed::Fenced | AppendFailed::Closed)) | Err(_) => break,
+            }
+        }
+        false
+    }
+
+    /// Judges a refusal of the batch behind `taken` others; true if the topic is gone.
+    fn refused(&self, error: &AppendError, taken: usize, unacked: &[Unacked]) -> bool {
+        match error {
+            AppendError::Fenced | AppendError::Closed => false,
+            AppendError::UnknownPartition(id) => {
+                let exists = self.world.topics().iter().any(|topic| topic.id == id.topic);
+                // A plain batch was refused for certain; of an idempotent one an earlier try may live.
+                if self.identity.is_none()
+                    && let Some(one) = unacked.get(taken)
+                {
+                    self.world.answer(one.send, Fate::Failed);
+                }
+                !exists
+            }
+            other => {
+                self.world.violate(format!("p{}: {other}", self.number));
+                true
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! One run from seed to verdict.
+
+use std::sync::Arc;
+
+use crate::{
+    admin::administrate,
+    broker::LATE_MAX,
+    check::{Finding, judge},
+    history::FinalPartition,
+    nemesis::{bring_up, torment},
+    producer::{probe, produce},
+    reader::{read, read_all},
+    world::World,
+};
+
+/// How long the workload goes on, at most, in virtual milliseconds.
+const WORKLOAD_MS: u64 = 100_000;
+/// How long clients may take to end once the store is well.
+const DRAIN_MS: u64 = 120_000;
+
+/// What a run found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The seed.
+    pub seed: u64,
+    /// The event log; equal for equal seeds.
+    pub log: Vec<String>,
+    /// What must never be; empty for a good run.
+    pub findings: Vec<Finding>,
+    /// Sends that were acknowledged.
+    pub acknowledged: usize,
+    /// Broker incarnations.
+    pub brokers: usize,
+}
+
+/// Runs one seed on a runtime of its own.
+///
+/// # Panics
+/// If the runtime cannot be built.
+#[must_use]
+pub fn run_seed(seed: u64) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime needs no more than memory");
+    runtime.block_on(simulate(seed))
+}
+
+async fn simulate(seed: u64) -> Outcome {
+    let world = World::new(seed);
+    let entropy = world.fork();
+    let harshness = entropy.below(4);
+    bring_up(&world, harshness).await;
+    let tasks = &world.runtime.tasks;
+    let mut clients = vec![tasks.spawn("admin", administrate(Arc::clone(&world)))];
+    for number in 0..3 {
+        let client = produce(Arc::clone(&world), number, number != 2);
+        clients.push(tasks.spawn("producer", client));
+    }
+    for _ in 0..2 {
+        clients.push(tasks.spawn("reader", read(Arc::clone(&world))));
+    }
+    let nemesis = tasks.spawn("nemesis", torment(Arc::clone(&world), harshness));
+    world
+        .sleep_ms(WORKLOAD_MS / 2 + entropy.below(WORKLOAD_MS / 2))
+        .await;
+    world.stop();
+    heal(&world, nemesis, clients).await;
+    let mut findings = finish(&world, &entropy).await;
+    if world.runtime.tasks.panics() > 0 {
+        findings.push("a task panicked".to_owned());
+    }
+    let (log, acknowledged) = world.with_history(|history| {
+        let acked =
+            |send: &&crate::history::Send| matches!(send.fate, crate::history::Fate::Acked(_));
+        (
+            history.log.clone(),
+            history.sends.iter().filter(acked).count(),
+        )
+    });
+    Outcome {
+        seed,
+        log,
+        findings,
+        acknowledged,
+        brokers: world.broker_count(),
+    }
+}
+
+/// The store is well; all clients end (L1).
+async fn heal(
+    world: &Arc<World>,
+    nemesis: tidemill_runtime::TaskHandle<()>,
+    clients: Vec<tidemill_runtime::TaskHandle<()>>,
+) {
+    for broker in world.brokers_up() {
+        broker.backend.heal();
+    }
+    world.note("healed");
+    // It may be in the midst of a start.
+    let _ = nemesis.join().await;
+    for broker in world.brokers_up() {
+        broker.backend.heal();
+    }
+    if world.broker().is_none() {
+        bring_up(world, 0).await;
+    }
+    let deadline = world.now_ms() + i64::try_from(DRAIN_MS).unwrap_or(0);
+    for client in clients {
+        let left = u64::try_from(deadline - world.now_ms()).unwrap_or(0);
+        let limit = std::time::Duration::from_millis(left);
+        match world.runtime.clock.timeout(limit, client.join()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(panic)) => world.violate(panic.to_string()),
+            Err(_) => {
+                world.violate("L1: a client did not end on a healthy store".to_owned());
+                return;
+            }
+        }
+    }
+}
+
+/// All late writes arrive; then two more brokers read everything, the second after a clean stop.
+async fn finish(world: &Arc<World>, entropy: &tidemill_runtime::Entropy) -> Vec<Finding> {
+    for broker in world.brokers_up() {
+        if entropy.chance(0.3) {
+            broker.stop(world).await;
+        } else {
+            broker.kill();
+        }
+    }
+    world.runtime.clock.sleep(LATE_MAX * 2).await;
+    let Some(broker) = bring_up(world, 0).await else {
+        return vec!["the last start was superseded".to_owned()];
+    };
+    for topic in world.topics() {
+        for index in 0..topic.partitions {
+            let topic = topic.id;
+            probe(world, tidemill_wire::ids::PartitionId { topic, index }).await;
+        }
+    }
+    let first = all_partitions(world, &broker).await;
+    let mut findings = world.with_history(|history| judge(history, &first));
+    if !broker.stop(world).await {
+        findings.push("a clean stop failed on a healthy store".to_owned());
+    }
+    let Some(again) = bring_up(world, 0).await else {
+        return vec!["the last start was superseded".to_owned()];
+    };
+    let second = all_partitions(world, &again).await;
+    for (before, after) in first.iter().zip(&second) {
+        // Retention may have moved the log start meanwhile.
+        let start = after.marks.log_start;
+        let kept = before.records.iter().filter(|(offset, _)| *offset >= start);
+        if !kept.eq(after.records.iter().filter(|(offset, _)| *offset >= start)) {
+            findings.push(format!(
+                "I5: {} reads otherwise after a stop",
+                before.partition
+            ));
+        }
+    }
+    again.kill();
+    findings
+}
+
+async fn all_partitions(
+    world: &Arc<World>,
+    broker: &Arc<crate::broker::Broker>,
+) -> Vec<FinalPartition> {
+    let mut all = Vec::new();
+    for topic in world.topics() {
+        for index in 0..topic.partitions {
+            let topic = topic.id;
+            let id = tidemill_wire::ids::PartitionId { topic, index };
+            match broker.started.log.partition(id) {
+                Some(partition) => all.push(read_all(world, broker.index, &partition).await),
+                None => world.violate(format!("I1: partition {id} is gone")),
+            }
+        }
+    }
+    all
+}

@@ -1,0 +1,251 @@
+//! What all actors share.
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tidemill_invariants::log::Marks;
+use tidemill_log::Partition;
+use tidemill_runtime::{Entropy, Runtime};
+use tidemill_store::Memory;
+use tidemill_wire::ids::{PartitionId, TopicId};
+
+use crate::{
+    broker::Broker,
+    check::short,
+    history::{Fate, History, Send},
+};
+
+/// A topic that was created.
+#[derive(Clone, Debug)]
+pub struct KnownTopic {
+    /// Its id.
+    pub id: TopicId,
+    /// Its name.
+    pub name: String,
+    /// Number of partitions.
+    pub partitions: i32,
+}
+
+#[derive(Default)]
+struct State {
+    history: History,
+    brokers: Vec<Arc<Broker>>,
+    topics: Vec<KnownTopic>,
+    next_value: u64,
+    next_producer_id: i64,
+    stopping: bool,
+}
+
+/// The world of one run. Its runtime outlives every broker.
+pub struct World {
+    /// The seed.
+    pub seed: u64,
+    /// Clock, entropy and tasks of clients and of writes under way.
+    pub runtime: Runtime,
+    /// The objects.
+    pub memory: Arc<Memory>,
+    state: Mutex<State>,
+}
+
+impl World {
+    /// An empty world.
+    pub fn new(seed: u64) -> Arc<Self> {
+        let runtime = Runtime::simulated(seed, 1_700_000_000_000);
+        let memory = Arc::new(Memory::new(runtime.clock.clone()));
+        Arc::new(Self {
+            seed,
+            runtime,
+            memory,
+            state: Mutex::default(),
+        })
+    }
+
+    /// Random numbers for one actor.
+    pub fn fork(&self) -> Entropy {
+        self.runtime.entropy.fork()
+    }
+
+    /// Milliseconds of virtual time.
+    pub fn now_ms(&self) -> i64 {
+        self.runtime.clock.now_ms() - 1_700_000_000_000
+    }
+
+    /// Sleeps.
+    pub async fn sleep_ms(&self, ms: u64) {
+        self.runtime.clock.sleep(Duration::from_millis(ms)).await;
+    }
+
+    /// Adds a line to the event log; returns its position.
+    pub fn note(&self, text: &str) -> usize {
+        let now = self.now_ms();
+        self.state.lock().history.note(now, text)
+    }
+
+    /// Notes something that must never be.
+    pub fn violate(&self, text: String) {
+        let now = self.now_ms();
+        self.state.lock().history.violate(now, text);
+    }
+
+    /// True once the workload is to end.
+    pub fn stopping(&self) -> bool {
+        self.state.lock().stopping
+    }
+
+    /// Ends the workload.
+    pub fn stop(&self) {
+        self.state.lock().stopping = true;
+    }
+
+    /// A new broker, which clients find from now on.
+    pub fn add_broker(&self, broker: Arc<Broker>) {
+        self.state.lock().brokers.push(broker);
+    }
+
+    /// The newest broker that runs.
+    pub fn broker(&self) -> Option<Arc<Broker>> {
+        let state = self.state.lock();
+        state.brokers.iter().rev().find(|b| b.is_up()).cloned()
+    }
+
+    /// Any broker that runs, zombies included.
+    pub fn any_broker(&self, entropy: &Entropy) -> Option<Arc<Broker>> {
+        let state = self.state.lock();
+        let up: Vec<_> = state.brokers.iter().filter(|b| b.is_up()).collect();
+        let index = usize::try_from(entropy.below(up.len() as u64)).unwrap_or(0);
+        up.get(index).map(|broker| Arc::clone(broker))
+    }
+
+    /// All brokers that run.
+    pub fn brokers_up(&self) -> Vec<Arc<Broker>> {
+        let state = self.state.lock();
+        state
+            .brokers
+            .iter()
+            .filter(|b| b.is_up())
+            .cloned()
+            .collect()
+    }
+
+    /// The number of the next broker.
+    pub fn broker_count(&self) -> usize {
+        self.state.lock().brokers.len()
+    }
+
+    /// Topics that exist.
+    pub fn topics(&self) -> Vec<KnownTopic> {
+        self.state.lock().topics.clone()
+    }
+
+    /// Adds a topic.
+    pub fn add_topic(&self, topic: KnownTopic) {
+        self.state.lock().topics.push(topic);
+    }
+
+    /// Forgets a topic.
+    pub fn remove_topic(&self, id: TopicId) {
+        self.state.lock().topics.retain(|topic| topic.id != id);
+    }
+
+    /// Any partition of any topic.
+    pub fn any_partition(&self, entropy: &Entropy) -> Option<PartitionId> {
+        let topics = self.topics();
+        let pick = |bound: usize| usize::try_from(entropy.below(bound as u64)).unwrap_or(0);
+        let topic = topics.get(pick(topics.len()))?;
+        let count = usize::try_from(topic.partitions).unwrap_or(1);
+        Some(PartitionId {
+            topic: topic.id,
+            index: i32::try_from(pick(count)).unwrap_or(0),
+        })
+    }
+
+    /// A value nobody else sends.
+    pub fn next_value(&self) -> u64 {
+        let mut state = self.state.lock();
+        state.next_value += 1;
+        state.next_value
+    }
+
+    /// A producer id nobody else has.
+    pub fn next_producer_id(&self) -> i64 {
+        let mut state = self.state.lock();
+        state.next_producer_id += 1;
+        state.next_producer_id
+    }
+
+    /// Notes the first try of a send; returns its number.
+    pub fn send(
+        &self,
+        producer: usize,
+        partition: PartitionId,
+        values: &[u64],
+        idempotent: bool,
+    ) -> usize {
+        let text = format!("send p{producer} {} {values:?}", short(partition));
+        let sent_at = self.note(&text);
+        let mut state = self.state.lock();
+        state.history.sends.push(Send {
+            producer,
+            partition,
+            values: values.to_vec(),
+            idempotent,
+            sent_at,
+            answered_at: None,
+            fate: Fate::Unknown,
+        });
+        state.history.sends.len() - 1
+    }
+
+    /// Notes the outcome of a send.
+    pub fn answer(&self, send: usize, fate: Fate) {
+        let mut state = self.state.lock();
+        let Some(record) = state.history.sends.get_mut(send) else {
+            return;
+        };
+        record.fate = fate;
+        let partition = record.partition;
+        let (text, end) = {
+            let (values, producer) = (&record.values, record.producer);
+            let len = i64::try_from(values.len()).unwrap_or(0);
+            let text = format!("{fate:?} p{producer} {} {values:?}", short(partition));
+            (text, len)
+        };
+        let now = self.now_ms();
+        let at = state.history.note(now, &text);
+        if let Some(record) = state.history.sends.get_mut(send) {
+            record.answered_at = Some(at);
+        }
+        if let Fate::Acked(base) = fate {
+            let high = state.history.high_watermarks.entry(partition).or_default();
+            *high = (*high).max(base + end);
+        }
+    }
+
+    /// Notes what a read returned.
+    pub fn saw(&self, partition: PartitionId, records: &[(i64, u64)]) {
+        let now = self.now_ms();
+        let mut state = self.state.lock();
+        for (offset, value) in records {
+            state.history.saw(now, partition, *offset, *value);
+        }
+    }
+
+    /// Notes a partition's marks.
+    pub fn marks(&self, broker: usize, partition: &Partition) -> Marks {
+        // High watermark last: the others may only trail it.
+        let marks = Marks {
+            log_start: partition.log_start().0,
+            last_stable: partition.last_stable_offset().0,
+            high_watermark: partition.high_watermark().0,
+        };
+        let now = self.now_ms();
+        let mut state = self.state.lock();
+        state.history.marks(now, broker, partition.id(), marks);
+        marks
+    }
+
+    /// Uses the history.
+    pub fn with_history<T>(&self, look: impl FnOnce(&History) -> T) -> T {
+        look(&self.state.lock().history)
+    }
+}
