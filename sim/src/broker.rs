@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::FutureExt as _;
 use tidemill_cluster::{
     StartError, StartOptions, Started,
     format::{BrokerLevels, BrokerRegistration},
@@ -15,12 +16,13 @@ use tidemill_cluster::{
 };
 use tidemill_log::{
     LogLimits,
+    format::checkpoint::Checkpoint,
     roll::{Roll, RollOptions, SoleLeader},
 };
 use tidemill_runtime::{Runtime, Tasks};
 use tidemill_store::{
-    Store, StoreOptions,
-    testing::{Fault, FaultPlan, FaultyBackend},
+    Backend as _, Store, StoreOptions,
+    testing::{Fault, FaultPlan, FaultyBackend, Operation, Phase},
 };
 use tidemill_wire::ids::NodeId;
 
@@ -138,6 +140,7 @@ pub async fn start_broker(world: &Arc<World>, harshness: u64) -> Result<Arc<Brok
     let memory = Arc::clone(&world.memory);
     let seed = entropy.next_u64();
     let backend = FaultyBackend::new(memory, world.runtime.clone(), seed, plan(harshness));
+    trace(world, &backend);
     let options = StoreOptions {
         request_timeout: Duration::from_secs(5),
         ..StoreOptions::default()
@@ -177,6 +180,42 @@ pub async fn start_broker(world: &Arc<World>, harshness: u64) -> Result<Arc<Brok
         broker.index,
         broker.started.cluster.writer()
     ));
+    if std::env::var_os("TIDEMILL_TRACE").is_some() {
+        for partition in broker.started.log.partitions() {
+            world.note(&format!("  {:?} {:?}", partition.id(), partition.extents()));
+        }
+    }
     world.add_broker(Arc::clone(&broker));
     Ok(broker)
+}
+
+/// With `TIDEMILL_TRACE` set, every object that comes or goes is in the event log.
+fn trace(world: &Arc<World>, backend: &FaultyBackend) {
+    if std::env::var_os("TIDEMILL_TRACE").is_none() {
+        return;
+    }
+    let (world, index) = (Arc::clone(world), world.broker_count());
+    backend.on_event(move |event| {
+        let what = match (event.operation, &event.phase) {
+            (Operation::Put | Operation::Copy, Phase::Written(true)) => "created",
+            (Operation::Delete, Phase::Landed(Ok(()))) => "deleted",
+            _ => return,
+        };
+        if !event.key.starts_with("meta") {
+            world.note(&format!("b{index} {what} {}", event.key));
+            if event.key.contains("/ckpt/")
+                && let Some(Ok(bytes)) = world.memory.get(&event.key).now_or_never()
+                && let Ok((checkpoint, _)) = Checkpoint::decode(&bytes)
+            {
+                world.note(&format!(
+                    "  full {} replay from {} garbage {:?} cleanup {:?} dropped {:?}",
+                    checkpoint.full,
+                    checkpoint.replay_from,
+                    checkpoint.garbage,
+                    checkpoint.cleanup,
+                    checkpoint.dropped
+                ));
+            }
+        }
+    });
 }

@@ -101,7 +101,11 @@ impl Producer {
             builder.push(&record).expect("far below any limit");
         }
         let bytes = builder.build().expect("there is a record");
-        let batch = validate(bytes, &ValidateOptions::default()).expect("just built");
+        let options = ValidateOptions {
+            now_ms: self.world.runtime.clock.now_ms(),
+            ..ValidateOptions::default()
+        };
+        let batch = validate(bytes, &options).expect("just built");
         let idempotent = self.identity.is_some();
         let send = self
             .world
@@ -116,7 +120,9 @@ impl Producer {
                 self.world.sleep_ms(200).await;
                 continue;
             };
-            let gone = self.attempt(&broker, &mut unacked).await;
+            let gave_up = self.attempt(&broker, &mut unacked).await;
+            let topic = self.partition.topic;
+            let gone = gave_up || !self.world.topics().iter().any(|t| t.id == topic);
             if unacked.is_empty() {
                 return true;
             }
@@ -141,6 +147,8 @@ impl Producer {
             return false;
         }
         let mut appended: Vec<Appended> = Vec::new();
+        let since = clock.monotonic();
+        let mut refusal = None;
         for one in unacked.iter() {
             let latency = match self.entropy.below(3) {
                 0 => Latency::Low,
@@ -151,12 +159,23 @@ impl Producer {
             match log.append(entry) {
                 Ok(mut parts) => appended.extend(parts.pop()),
                 Err(error) => {
-                    if !self.refused(&error, appended.len(), unacked) {
-                        break;
-                    }
-                    return true;
+                    refusal = Some(error);
+                    break;
                 }
             }
+        }
+        if let Some(error) = refusal
+            && self.refused(&error, appended.len(), unacked)
+        {
+            // A superseded broker judges by a state of long ago; a handler must not answer from it
+            // without a proof of freshness (R7).
+            return match clock.timeout(REQUEST_TIMEOUT, log.fresh(since)).await {
+                Ok(Ok(())) => {
+                    self.world.violate(format!("p{}: {error}", self.number));
+                    true
+                }
+                _ => false,
+            };
         }
         let deadline = clock.monotonic() + REQUEST_TIMEOUT;
         for outcome in appended {
@@ -172,24 +191,20 @@ impl Producer {
         false
     }
 
-    /// Judges a refusal of the batch behind `taken` others; true if the topic is gone.
+    /// Notes a refusal of the batch behind `taken` others; true if it must not be.
     fn refused(&self, error: &AppendError, taken: usize, unacked: &[Unacked]) -> bool {
         match error {
             AppendError::Fenced | AppendError::Closed => false,
-            AppendError::UnknownPartition(id) => {
-                let exists = self.world.topics().iter().any(|topic| topic.id == id.topic);
+            AppendError::UnknownPartition(_) => {
                 // A plain batch was refused for certain; of an idempotent one an earlier try may live.
                 if self.identity.is_none()
                     && let Some(one) = unacked.get(taken)
                 {
                     self.world.answer(one.send, Fate::Failed);
                 }
-                !exists
+                false
             }
-            other => {
-                self.world.violate(format!("p{}: {other}", self.number));
-                true
-            }
+            _ => true,
         }
     }
 }

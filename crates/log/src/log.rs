@@ -218,6 +218,11 @@ impl Log {
         self.wal.stopped() == Some(AppendFailed::Fenced)
     }
 
+    /// Why the log has stopped, if it has.
+    pub(crate) fn stopped(&self) -> Option<AppendFailed> {
+        self.wal.stopped()
+    }
+
     /// Stops the writer as if it had met a foreign object: its checkpoint log was closed.
     pub fn fence(&self) {
         self.wal.stop(AppendFailed::Fenced);

@@ -1,14 +1,11 @@
 //! The state of the partitions that are taken over: checkpoints, then WALs, tenure by tenure.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use tidemill_log::{
     ckpt::{ChainError, ChainState, read_chain},
     recover::{Recovered, RecoveredPartition, ReplayError, SealedWal, replay},
+    roll::Leftovers,
 };
 use tidemill_wire::ids::{PartitionId, WriterId};
 
@@ -119,39 +116,29 @@ async fn recover_once(
     let store = options.store.clone();
     let mut chains: BTreeMap<WriterId, ChainState> = BTreeMap::new();
     let mut bases: BTreeMap<PartitionId, Base> = BTreeMap::new();
-    // Newest writers first: a checkpoint that holds a partition makes older ones superfluous.
-    let writers: BTreeSet<WriterId> = heirs
-        .values()
-        .flat_map(|h| h.before.iter().copied())
-        .collect();
+    // Newest writers first, down to one that published a checkpoint: it holds all that was there.
+    let mut is_complete = false;
+    let sealed_writers = image.writers().filter(|w| w.sealed.is_some() && w.id < me);
+    let writers: Vec<WriterId> = sealed_writers.map(|w| w.id).collect();
     for writer in writers.into_iter().rev() {
-        let open = |id: &PartitionId, heir: &Heir<'_>| {
+        let open = |(id, heir): &(&PartitionId, &Heir<'_>)| {
             !bases.contains_key(id) && heir.before.contains(&writer)
         };
-        let open: Vec<_> = heirs.iter().filter(|(id, heir)| open(id, heir)).collect();
-        if open.is_empty() {
+        let open: Vec<_> = heirs.iter().filter(open).collect();
+        if is_complete && open.is_empty() {
             continue;
         }
         let mut chain = read_chain(&store, writer).await?;
         check_closed(image, writer, &chain)?;
+        is_complete |= chain.newest.is_some();
         for (id, heir) in open {
-            if let Some(state) = chain.partitions.remove(id) {
-                let mut recovered = RecoveredPartition::empty(*id);
-                recovered.head = state.head;
-                recovered.extents = state.extents;
-                bases.insert(*id, Base::Checkpoint(writer, Box::new(recovered)));
-            } else if heir.before.last() == Some(&writer) {
-                bases.insert(*id, Base::Created(writer));
-            } else if chain.newest.is_some() {
-                // Its first checkpoint held the whole state of all that it led.
-                return Err(RecoverError::Incomplete {
-                    partition: *id,
-                    writer,
-                });
+            if let Some(base) = base_of(*id, heir, writer, &mut chain)? {
+                bases.insert(*id, base);
             }
         }
         chains.insert(writer, chain);
     }
+    let leftovers = leftovers(image, me, sealed, &mut chains);
     let mut partitions = replay_all(options, cluster, &chains, bases).await?;
     for (id, heir) in &heirs {
         if let Some(recovered) = partitions.get_mut(id) {
@@ -159,11 +146,61 @@ async fn recover_once(
             recovered.config = (options.settings)(image, heir.topic);
         }
     }
-    let _ = sealed;
     Ok(Recovered {
         partitions: partitions.into_values().collect(),
-        ..Recovered::default()
+        leftovers,
     })
+}
+
+/// What the writers before this one leave to clean up: their logs, what waited for its deletion, and
+/// what belonged to topics that are deleted.
+fn leftovers(
+    image: &Image,
+    me: WriterId,
+    sealed: &[Sealed],
+    chains: &mut BTreeMap<WriterId, ChainState>,
+) -> Leftovers {
+    let mut leftovers = Leftovers {
+        cleanup: sealed.iter().map(|sealed| sealed.writer).collect(),
+        ..Leftovers::default()
+    };
+    for (writer, chain) in chains {
+        leftovers.cleanup.insert(*writer);
+        leftovers.cleanup.append(&mut chain.cleanup);
+        leftovers.garbage.append(&mut chain.garbage);
+        // What this broker takes over has been moved out of the chains, or an older one still holds it.
+        for (id, state) in std::mem::take(&mut chain.partitions) {
+            if image.partition(id).is_none() {
+                leftovers.orphans.push((id, state.extents));
+            }
+        }
+    }
+    leftovers.cleanup.remove(&me);
+    leftovers
+}
+
+/// What the checkpoints of `writer` say of a partition; none if an older writer's must be asked.
+fn base_of(
+    id: PartitionId,
+    heir: &Heir<'_>,
+    writer: WriterId,
+    chain: &mut ChainState,
+) -> Result<Option<Base>, RecoverError> {
+    if let Some(state) = chain.partitions.remove(&id) {
+        let mut recovered = RecoveredPartition::empty(id);
+        recovered.head = state.head;
+        recovered.extents = state.extents;
+        return Ok(Some(Base::Checkpoint(writer, Box::new(recovered))));
+    }
+    if heir.before.last() == Some(&writer) {
+        return Ok(Some(Base::Created(writer)));
+    }
+    if chain.newest.is_some() {
+        // Its first checkpoint held the whole state of all that it led.
+        let partition = id;
+        return Err(RecoverError::Incomplete { partition, writer });
+    }
+    Ok(None)
 }
 
 fn heirs(image: &Image, me: WriterId) -> BTreeMap<PartitionId, Heir<'_>> {

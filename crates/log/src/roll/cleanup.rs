@@ -68,6 +68,7 @@ impl Roller {
             return Ok(0);
         }
         let listed = self.listed(writer).await?;
+        self.still_leads()?;
         let mut count = 0;
         for meta in stored {
             let Some(keys::Named::Data(object)) = keys::parse(&meta.key) else {

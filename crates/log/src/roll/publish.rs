@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     ckpt::{Published, Round},
+    error::AppendFailed,
     format::{checkpoint::PartitionUpdate, manifest},
     types::{DataObjectId, Extent, ManifestRef, PartitionHead},
 };
@@ -66,6 +67,16 @@ impl Roller {
         }
     }
 
+    /// Fails once the log has stopped. A stopped log lists no partitions, which must not be taken for
+    /// their deletion: to be called after every look at them, before anything is concluded.
+    pub(super) fn still_leads(&self) -> Result<(), RollError> {
+        match self.log.stopped() {
+            None => Ok(()),
+            Some(AppendFailed::Fenced) => Err(RollError::Fenced),
+            Some(AppendFailed::Closed) => Err(RollError::Stopped),
+        }
+    }
+
     fn failed(&self, error: RollError) -> RollError {
         if error == RollError::Fenced {
             self.log.fence();
@@ -90,6 +101,7 @@ impl Roller {
         added.extend(self.unpublished.difference(&named));
         let replay_from = cut.unwrap_or(self.replay_from).max(self.replay_from);
         let (updates, unchanged) = self.updates(&changes, full);
+        self.still_leads()?;
         let mut garbage: BTreeSet<DataObjectId> = added.clone();
         // Those not said yet go with this one; all of them with a full one.
         let waiting = self.garbage.iter().filter(|(_, due)| full || due.is_none());

@@ -177,7 +177,7 @@ async fn run(mut roller: Roller, mut inbox: mpsc::Receiver<Request>) {
                 }
                 match roller.step(&mut schedule, now).await {
                     Ok(()) => {}
-                    Err(RollError::Fenced) => return,
+                    Err(RollError::Fenced | RollError::Stopped) => return,
                     Err(error) => {
                         tracing::warn!(%error, "roll failed, trying again");
                         schedule.pause = clock.monotonic() + RETRY_PAUSE;

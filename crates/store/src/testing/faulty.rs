@@ -6,7 +6,7 @@ use std::{
     ops::Range,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use tidemill_runtime::{Entropy, Instant, Runtime};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use super::fault::{Fault, FaultPlan, Operation};
 use crate::{
@@ -71,8 +71,10 @@ struct Inner {
     runtime: Runtime,
     entropy: Entropy,
     plan: Mutex<FaultPlan>,
-    mode: watch::Sender<Mode>,
-    full: watch::Sender<bool>,
+    mode: Mutex<Mode>,
+    /// Wakes in the order of waiting, which a watch channel does not: runs must follow the seed.
+    mode_changed: Notify,
+    full: AtomicBool,
     next_request: AtomicU64,
     hook: Mutex<Option<Hook>>,
 }
@@ -109,8 +111,9 @@ impl FaultyBackend {
             runtime,
             entropy: Entropy::from_seed(seed),
             plan: Mutex::new(plan),
-            mode: watch::channel(Mode::Plan).0,
-            full: watch::channel(false).0,
+            mode: Mutex::new(Mode::Plan),
+            mode_changed: Notify::new(),
+            full: AtomicBool::new(false),
             next_request: AtomicU64::new(0),
             hook: Mutex::new(None),
         }))
@@ -123,33 +126,51 @@ impl FaultyBackend {
 
     /// From now on every request fails at once (503) and is not carried out.
     pub fn go_down(&self) {
-        self.0.mode.send_replace(Mode::Down);
+        self.set_mode(Mode::Down);
     }
 
     /// From now on no request is carried out or answered, until the next switch.
     pub fn pause(&self) {
-        self.0.mode.send_replace(Mode::Hung);
+        self.set_mode(Mode::Hung);
     }
 
     /// From now on no faults; paused requests go on. Late writes still arrive.
     pub fn heal(&self) {
-        self.0.full.send_replace(false);
-        self.0.mode.send_replace(Mode::Healthy);
+        self.0.full.store(false, Ordering::Relaxed);
+        self.set_mode(Mode::Healthy);
     }
 
     /// Faults by the plan again.
     pub fn resume(&self) {
-        self.0.mode.send_replace(Mode::Plan);
+        self.set_mode(Mode::Plan);
     }
 
     /// Whether writes find no space, in any mode.
     pub fn set_full(&self, full: bool) {
-        self.0.full.send_replace(full);
+        self.0.full.store(full, Ordering::Relaxed);
     }
 
     /// Calls `hook` at every phase of every request. It must not call the backend.
     pub fn on_event(&self, hook: impl Fn(&Event) + Send + Sync + 'static) {
         *self.0.hook.lock() = Some(Arc::new(hook));
+    }
+
+    fn set_mode(&self, mode: Mode) {
+        *self.0.mode.lock() = mode;
+        self.0.mode_changed.notify_waiters();
+    }
+
+    /// The mode, once it is not to hang.
+    async fn mode(&self) -> Mode {
+        loop {
+            let mut changed = std::pin::pin!(self.0.mode_changed.notified());
+            changed.as_mut().enable();
+            let mode = *self.0.mode.lock();
+            if mode != Mode::Hung {
+                return mode;
+            }
+            changed.await;
+        }
     }
 
     /// Draws the request's fate and waits while the store hangs.
@@ -164,12 +185,7 @@ impl FaultyBackend {
             delay: Duration::ZERO,
         };
         request.tell(Phase::Sent);
-        let mut mode = self.0.mode.subscribe();
-        // The sender lives as long as `self`, so this never errs.
-        let mode = mode
-            .wait_for(|mode| *mode != Mode::Hung)
-            .await
-            .map_or(Mode::Plan, |mode| *mode);
+        let mode = self.mode().await;
         let writes = matches!(operation, Operation::Put | Operation::Copy);
         let mut plan = self.0.plan.lock();
         if let Some((least, most)) = plan.delay {
@@ -182,7 +198,7 @@ impl FaultyBackend {
             Mode::Down => Some(Fault::Throttled),
             Mode::Healthy => None,
         };
-        if writes && *self.0.full.borrow() {
+        if writes && self.0.full.load(Ordering::Relaxed) {
             request.fault = Some(Fault::Full);
         }
         Ok(request)
