@@ -38,8 +38,6 @@ struct State {
 
 /// The world of one run. Its runtime outlives every broker.
 pub struct World {
-    /// The seed.
-    pub seed: u64,
     /// Clock, entropy and tasks of clients and of writes under way.
     pub runtime: Runtime,
     /// The objects.
@@ -53,7 +51,6 @@ impl World {
         let runtime = Runtime::simulated(seed, 1_700_000_000_000);
         let memory = Arc::new(Memory::new(runtime.clock.clone()));
         Arc::new(Self {
-            seed,
             runtime,
             memory,
             state: Mutex::default(),
