@@ -97,8 +97,8 @@ pub(crate) fn too_many() -> Refusal {
 /// What became of each topic.
 pub(crate) type Created = Result<Arc<Topic>, Refusal>;
 
-/// Creates topics, each by itself, in one entry of the metadata log; returns when all of them can be
-/// used (K55), or after `timeout` (the creation then goes on without the caller). With
+/// Creates topics, each by itself, in one entry of the metadata log; returns when all of them can
+/// be used (K55), or after `timeout` (the creation then goes on without the caller). With
 /// `validate_only` nothing is created, and the topic returned is what would be.
 pub(crate) async fn create_topics(
     broker: &Arc<Broker>,

@@ -1,7 +1,7 @@
 //! IncrementalAlterConfigs (key 44), versions 0-1.
 //!
-//! v1 flexible. Sets, deletes, appends to and subtracts from single keys; a resource is changed as a
-//! whole or not at all.
+//! v1 flexible. Sets, deletes, appends to and subtracts from single keys; a resource is changed
+//! as a whole or not at all.
 
 use tidemill_wire::messages::incremental_alter_configs::{
     AlterConfigsResourceResponse, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,

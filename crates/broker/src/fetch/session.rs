@@ -1,5 +1,5 @@
-//! Incremental fetch sessions (KIP-227, K13): the broker remembers a client's partitions, the client
-//! sends only what changes, the broker answers only what is new.
+//! Incremental fetch sessions (KIP-227, K13): the broker remembers a client's partitions, the
+//! client sends only what changes, the broker answers only what is new.
 
 use std::{
     collections::{BTreeMap, HashMap},

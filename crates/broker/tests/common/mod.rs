@@ -1,6 +1,8 @@
 //! A broker in process over a memory store on simulated time, and a raw client.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod admin;
+
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;

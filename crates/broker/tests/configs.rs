@@ -1,0 +1,201 @@
+//! Configurations, described and changed: K61, K62, K83, K89.
+
+mod common;
+
+use common::{admin::*, batch, start, values};
+use tidemill_wire::{
+    ErrorCode,
+    messages::{
+        alter_configs,
+        describe_configs::{DescribeConfigsRequest, DescribeConfigsResource},
+    },
+};
+
+#[tokio::test(start_paused = true)]
+async fn k61_configs_are_described_with_sources_and_synonyms() {
+    let h = start().await;
+    let mut client = h.connect();
+    let flush = [("flush.messages", Some("1000"))];
+    create(&mut client, vec![creatable("t", 1, &flush)]).await;
+    let flush = config(&mut client, "t", "flush.messages").await;
+    assert_eq!(
+        (flush.value.as_deref(), flush.config_source),
+        (Some("1000"), 1)
+    );
+    assert!(flush.synonyms.len() > 1 && flush.documentation.is_some());
+    let size = config(&mut client, "t", "max.message.bytes").await;
+    assert_eq!(
+        (size.value.as_deref(), size.config_source),
+        (Some("1048588"), 5)
+    );
+    assert!(!describe(&mut client, 4, "1").await.is_empty());
+    assert!(
+        describe(&mut client, 4, "").await.is_empty(),
+        "nothing is set for all brokers"
+    );
+    for (kind, name, code) in [
+        (2, "nowhere", 3),
+        (2, "a/b", 17),
+        (4, "7", 42),
+        (4, "x", 42),
+        (9, "", 42),
+    ] {
+        let request = DescribeConfigsRequest {
+            resources: vec![DescribeConfigsResource {
+                resource_type: kind,
+                resource_name: text(name),
+                configuration_keys: Some(vec![text("retention.ms"), text("no.such")]),
+            }],
+            ..DescribeConfigsRequest::default()
+        };
+        for version in 1..=4 {
+            assert_eq!(
+                client.call(version, &request).await.results[0].error_code.0,
+                code
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn k62_k89_configs_are_changed_as_a_whole_or_not_at_all() {
+    let h = start().await;
+    let _id = h.topic("t", 1).await;
+    let mut client = h.connect();
+    assert_eq!(
+        alter(&mut client, 2, "t", &[("retention.ms", 0, "604800000")]).await,
+        0
+    );
+    let set = config(&mut client, "t", "retention.ms").await;
+    assert_eq!(
+        (set.value.as_deref(), set.config_source),
+        (Some("604800000"), 1),
+        "K89"
+    );
+    let bad = [("retention.ms", 0, "5"), ("no.such.key", 0, "1")];
+    assert_eq!(alter(&mut client, 2, "t", &bad).await, 40);
+    assert_eq!(
+        alter(&mut client, 2, "t", &[("retention.ms", 2, "5")]).await,
+        40,
+        "no list"
+    );
+    assert_eq!(
+        alter(&mut client, 2, "t", &[("retention.ms", 9, "5")]).await,
+        42
+    );
+    assert_eq!(
+        alter(&mut client, 2, "nowhere", &[("retention.ms", 0, "5")]).await,
+        3
+    );
+    let kept = config(&mut client, "t", "retention.ms").await;
+    assert_eq!(kept.value.as_deref(), Some("604800000"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn k62_changes_are_in_force_at_once_and_alter_configs_replaces_all() {
+    let h = start().await;
+    let id = h.topic("t", 1).await;
+    let mut client = h.connect();
+    assert_eq!(
+        alter(&mut client, 2, "t", &[("retention.ms", 0, "777")]).await,
+        0
+    );
+    let partition = tidemill_wire::ids::PartitionId {
+        topic: id,
+        index: 0,
+    };
+    assert_eq!(
+        h.log
+            .partition(partition)
+            .expect("led here")
+            .config()
+            .retention_ms,
+        777
+    );
+    assert_eq!(
+        alter(&mut client, 2, "t", &[("max.message.bytes", 0, "100")]).await,
+        0
+    );
+    let large = batch(&[&"x".repeat(100)]);
+    assert_eq!(client.produce("t", 0, large.clone()).await.error_code.0, 10);
+    assert_eq!(
+        alter(&mut client, 2, "t", &[("max.message.bytes", 1, "")]).await,
+        0
+    );
+    assert_eq!(client.produce("t", 0, large).await.error_code.0, 0);
+    assert_eq!(
+        config(&mut client, "t", "max.message.bytes")
+            .await
+            .config_source,
+        5
+    );
+    // AlterConfigs replaces all.
+    let request = alter_configs::AlterConfigsRequest {
+        resources: vec![alter_configs::AlterConfigsResource {
+            resource_type: 2,
+            resource_name: text("t"),
+            configs: vec![alter_configs::AlterableConfig {
+                name: text("segment.bytes"),
+                value: Some(text("2097152")),
+            }],
+        }],
+        validate_only: false,
+    };
+    assert_eq!(
+        client.call(2, &request).await.responses[0].error_code,
+        ErrorCode::NONE
+    );
+    assert_eq!(
+        config(&mut client, "t", "retention.ms").await.config_source,
+        5
+    );
+    assert_eq!(
+        config(&mut client, "t", "segment.bytes")
+            .await
+            .config_source,
+        1
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn k83_what_was_legal_stays_readable_under_a_smaller_limit() {
+    let h = start().await;
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    let value = "x".repeat(5_000);
+    client.produce("t", 0, batch(&[&value])).await;
+    assert_eq!(
+        alter(&mut client, 2, "t", &[("max.message.bytes", 0, "100")]).await,
+        0
+    );
+    assert_eq!(values(&client.fetch("t", 0, 0).await), [value]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn broker_defaults_of_topics_change_while_it_runs() {
+    let h = start().await;
+    let id = h.topic("t", 1).await;
+    let mut client = h.connect();
+    assert_eq!(
+        alter(&mut client, 4, "", &[("log.retention.ms", 0, "4242")]).await,
+        0
+    );
+    let partition = tidemill_wire::ids::PartitionId {
+        topic: id,
+        index: 0,
+    };
+    assert_eq!(
+        h.log
+            .partition(partition)
+            .expect("led here")
+            .config()
+            .retention_ms,
+        4242
+    );
+    assert_eq!(describe(&mut client, 4, "").await.len(), 1);
+    assert_eq!(alter(&mut client, 4, "1", &[("node.id", 0, "9")]).await, 42);
+    assert_eq!(
+        alter(&mut client, 4, "9", &[("log.retention.ms", 0, "9")]).await,
+        42
+    );
+}

@@ -1,0 +1,142 @@
+//! Offsets and epochs, and deleting records: K16-K18, K20, K60, K81.
+
+mod common;
+
+use common::{Client, Harness, admin::*, batch, start};
+use tidemill_wire::{
+    ErrorCode,
+    messages::{
+        delete_records::{DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic},
+        offset_for_leader_epoch::{
+            OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic,
+        },
+    },
+};
+
+async fn three_batches(h: &Harness) -> Client {
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    for times in [[100, 50], [400, 200], [300, 300]] {
+        let mut builder =
+            tidemill_wire::batch::BatchBuilder::new(tidemill_wire::batch::Compression::Lz4);
+        for time in times {
+            builder
+                .push(&common::record("v", common::NOW_MS + time))
+                .expect("small");
+        }
+        let batch = builder.build().expect("a batch");
+        assert_eq!(
+            client.produce("t", 0, batch).await.error_code,
+            ErrorCode::NONE
+        );
+    }
+    client
+}
+
+#[tokio::test(start_paused = true)]
+async fn k60_k81_delete_records() {
+    let h = start().await;
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    for value in ["a", "b", "c"] {
+        client.produce("t", 0, batch(&[value])).await;
+    }
+    let mut delete = async |index, offset| {
+        let partition = DeleteRecordsPartition {
+            partition_index: index,
+            offset,
+        };
+        let topic = DeleteRecordsTopic {
+            name: text("t"),
+            partitions: vec![partition],
+        };
+        let request = DeleteRecordsRequest {
+            topics: vec![topic],
+            timeout_ms: 5_000,
+        };
+        let response = client.call(2, &request).await;
+        let part = &response.topics[0].partitions[0];
+        (part.error_code.0, part.low_watermark)
+    };
+    assert_eq!(delete(0, 1).await, (0, 1));
+    assert_eq!(delete(0, 0).await, (0, 1), "never back");
+    assert_eq!(delete(0, 4).await, (1, -1));
+    assert_eq!(delete(0, -2).await, (1, -1));
+    assert_eq!(delete(7, 0).await, (3, -1));
+    assert_eq!(delete(0, -1).await, (0, 3), "the high watermark");
+    let mut client = h.connect();
+    let data = client.fetch("t", 0, 2).await;
+    assert_eq!(
+        (data.error_code, data.log_start_offset),
+        (ErrorCode::OFFSET_OUT_OF_RANGE, -1)
+    );
+    assert_eq!(client.fetch("t", 0, 3).await.log_start_offset, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn k16_k17_k18_list_offsets() {
+    let h = start().await;
+    let mut client = three_batches(&h).await;
+    for version in 1..=11 {
+        let latest = offset(&mut client, version, -1, 0).await;
+        assert_eq!((latest.offset, latest.timestamp), (6, -1));
+        assert_eq!(latest.leader_epoch, if version >= 4 { 0 } else { -1 });
+        assert_eq!(offset(&mut client, version, -2, 0).await.offset, 0);
+        let found = offset(&mut client, version, common::NOW_MS + 150, 0).await;
+        assert_eq!((found.offset, found.timestamp), (2, common::NOW_MS + 400));
+        let found = offset(&mut client, version, common::NOW_MS + 401, 0).await;
+        assert_eq!(
+            (found.error_code.0, found.offset, found.timestamp),
+            (0, -1, -1)
+        );
+        let special = [
+            (-3, 7, 2),
+            (-4, 8, 0),
+            (-5, 9, -1),
+            (-6, 11, -1),
+            (-7, 99, -1),
+        ];
+        for (timestamp, from, expected) in special {
+            let found = offset(&mut client, version, timestamp, 0).await;
+            if version < from {
+                assert_eq!(
+                    found.error_code,
+                    ErrorCode::UNSUPPORTED_VERSION,
+                    "{timestamp}"
+                );
+            } else {
+                assert_eq!(
+                    (found.error_code.0, found.offset),
+                    (0, expected),
+                    "{timestamp}"
+                );
+            }
+        }
+    }
+    assert_eq!(offset(&mut client, 2, -1, 1).await.offset, 6, "LSO");
+}
+
+#[tokio::test(start_paused = true)]
+async fn k20_ends_of_leader_epochs() {
+    let h = start().await;
+    let mut client = three_batches(&h).await;
+    for (epoch, expected) in [(0, (0, 6)), (1, (-1, -1)), (9, (-1, -1))] {
+        let partition = OffsetForLeaderPartition {
+            leader_epoch: epoch,
+            ..OffsetForLeaderPartition::default()
+        };
+        let topic = OffsetForLeaderTopic {
+            topic: text("t"),
+            partitions: vec![partition],
+        };
+        let request = OffsetForLeaderEpochRequest {
+            topics: vec![topic],
+            ..Default::default()
+        };
+        for version in 2..=4 {
+            let response = client.call(version, &request).await;
+            let end = &response.topics[0].partitions[0];
+            assert_eq!((end.leader_epoch, end.end_offset), expected);
+        }
+    }
+}

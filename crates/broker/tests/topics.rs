@@ -1,0 +1,354 @@
+//! Metadata, creating, growing and deleting topics: K53-K60, K90-K92, F31.
+
+mod common;
+
+use common::{admin::*, batch, start, values};
+use tidemill_wire::{
+    ErrorCode,
+    ids::TopicId,
+    messages::{
+        create_partitions::{CreatePartitionsRequest, CreatePartitionsTopic},
+        create_topics::{CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest},
+        delete_topics::{DeleteTopicState, DeleteTopicsRequest},
+        metadata::{MetadataRequestTopic, MetadataResponse},
+    },
+};
+
+#[tokio::test(start_paused = true)]
+async fn k53_null_is_all_and_empty_is_none() {
+    let h = start().await;
+    h.topic("b", 1).await;
+    h.topic("a", 2).await;
+    let mut client = h.connect();
+    let names = |response: MetadataResponse| -> Vec<String> {
+        response
+            .topics
+            .into_iter()
+            .filter_map(|topic| topic.name)
+            .map(String::from)
+            .collect()
+    };
+    assert_eq!(
+        names(metadata(&mut client, 0, Some(Vec::new()), true).await),
+        ["a", "b"]
+    );
+    for version in 1..=13 {
+        assert_eq!(
+            names(metadata(&mut client, version, None, true).await),
+            ["a", "b"]
+        );
+        let none = metadata(&mut client, version, Some(Vec::new()), true).await;
+        assert!(none.topics.is_empty());
+        assert_eq!(none.controller_id, 1);
+        assert_eq!((none.brokers[0].node_id, none.brokers[0].port), (1, 9092));
+        assert_eq!(none.brokers[0].host, *"127.0.0.1");
+        if version >= 2 {
+            assert_eq!(none.cluster_id.as_deref(), Some("wcHBwcHBwcHBwcHBwcHBwQ"));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn k53_k54_unknown_topics() {
+    let h = start().await;
+    let mut client = h.connect();
+    let response = metadata(&mut client, 9, asked(&["new", "bad/name"]), false).await;
+    let codes: Vec<_> = response
+        .topics
+        .iter()
+        .map(|topic| topic.error_code.0)
+        .collect();
+    assert_eq!(codes, [3, 17]);
+    let response = metadata(&mut client, 9, asked(&["new", "bad/name", ".."]), true).await;
+    let codes: Vec<_> = response
+        .topics
+        .iter()
+        .map(|topic| topic.error_code.0)
+        .collect();
+    assert_eq!(codes, [0, 17, 17]);
+    assert_eq!(
+        client.produce("new", 0, batch(&["a"])).await.error_code,
+        ErrorCode::NONE
+    );
+    let by_id = vec![MetadataRequestTopic {
+        topic_id: TopicId([9; 16]),
+        name: None,
+    }];
+    let response = metadata(&mut client, 12, Some(by_id), true).await;
+    let topic = &response.topics[0];
+    assert_eq!(
+        (topic.error_code, &topic.name),
+        (ErrorCode::UNKNOWN_TOPIC_ID, &None)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn k55_k58_a_created_topic_can_be_used_at_once() {
+    let h = start().await;
+    let mut client = h.connect();
+    let result = create(&mut client, vec![creatable("t", 3, &[])])
+        .await
+        .remove(0);
+    assert_eq!(result.error_code, ErrorCode::NONE);
+    let response = metadata(&mut client, 12, asked(&["t"]), false).await;
+    let topic = &response.topics[0];
+    assert_eq!(
+        (topic.topic_id, topic.partitions.len()),
+        (result.topic_id, 3)
+    );
+    assert_ne!(topic.topic_id, TopicId::ZERO);
+    for partition in &topic.partitions {
+        assert_eq!((partition.leader_id, partition.leader_epoch), (1, 0), "K21");
+        assert_eq!(
+            (&partition.replica_nodes, &partition.isr_nodes),
+            (&vec![1], &vec![1])
+        );
+        let index = partition.partition_index;
+        assert_eq!(
+            client.produce("t", index, batch(&["a"])).await.error_code,
+            ErrorCode::NONE
+        );
+        assert_eq!(values(&client.fetch("t", index, 0).await), ["a"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn k59_defaults_echo_and_refusals() {
+    let h = start().await;
+    let mut client = h.connect();
+    let topics = vec![
+        creatable("default", -1, &[("retention.ms", None)]),
+        CreatableTopic {
+            replication_factor: 3,
+            ..creatable("three", 2, &[])
+        },
+        creatable("none", 0, &[]),
+        creatable("minus", -2, &[]),
+        CreatableTopic {
+            replication_factor: 0,
+            ..creatable("rf0", 1, &[])
+        },
+        CreatableTopic {
+            replication_factor: -2,
+            ..creatable("rf-2", 1, &[])
+        },
+    ];
+    let results = create(&mut client, topics.clone()).await;
+    let codes: Vec<_> = results.iter().map(|result| result.error_code.0).collect();
+    assert_eq!(codes, [0, 0, 37, 37, 38, 38]);
+    assert_eq!(
+        (results[0].num_partitions, results[0].replication_factor),
+        (1, 1)
+    );
+    assert_eq!(
+        (results[1].num_partitions, results[1].replication_factor),
+        (2, 3)
+    );
+    let configs = results[0].configs.as_ref().expect("v5+");
+    assert!(configs.iter().any(|config| config.name == *"retention.ms"));
+    let again = create(&mut client, topics[..1].to_vec()).await;
+    assert_eq!(again[0].error_code, ErrorCode::TOPIC_ALREADY_EXISTS);
+    // Explicit assignments: this cluster's broker only, partitions 0 to n - 1.
+    let assigned = |brokers: &[&[i32]]| {
+        let parts =
+            (0..)
+                .zip(brokers)
+                .map(|(partition_index, broker_ids)| CreatableReplicaAssignment {
+                    partition_index,
+                    broker_ids: broker_ids.to_vec(),
+                });
+        CreatableTopic {
+            assignments: parts.collect(),
+            ..creatable("assigned", -1, &[])
+        }
+    };
+    for (brokers, code) in [(&[&[1][..], &[2]][..], 39), (&[&[1], &[1]], 0)] {
+        assert_eq!(
+            create(&mut client, vec![assigned(brokers)]).await[0]
+                .error_code
+                .0,
+            code
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn k59_validate_only_creates_nothing() {
+    let h = start().await;
+    let mut client = h.connect();
+    let request = CreateTopicsRequest {
+        topics: vec![creatable("t", 4, &[]), creatable("bad name", 1, &[])],
+        validate_only: true,
+        ..CreateTopicsRequest::default()
+    };
+    let topics = client.call(7, &request).await.topics;
+    assert_eq!((topics[0].error_code.0, topics[0].num_partitions), (0, 4));
+    assert_eq!(topics[1].error_code.0, 17);
+    assert!(
+        metadata(&mut client, 9, None, false)
+            .await
+            .topics
+            .is_empty()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn k90_configurations_at_creation() {
+    let h = start().await;
+    let mut client = h.connect();
+    let good = [
+        ("min.insync.replicas", Some("2")),
+        ("flush.messages", Some("1")),
+        ("unclean.leader.election.enable", Some("true")),
+        ("leader.replication.throttled.replicas", Some("*")),
+        ("retention.ms", Some(" 1000 ")),
+    ];
+    assert_eq!(
+        create(&mut client, vec![creatable("good", 1, &good)]).await[0]
+            .error_code
+            .0,
+        0
+    );
+    let bad = [
+        ("no.such.key", "1"),
+        ("cleanup.policy", "Compact"),
+        ("segment.bytes", "10"),
+        ("compression.type", "ZSTD"),
+        ("retention.ms", "-2"),
+        ("cleanup.policy", "compact"),
+    ];
+    for (key, value) in bad {
+        let topic = creatable("bad", 1, &[(key, Some(value))]);
+        let result = create(&mut client, vec![topic]).await.remove(0);
+        assert_eq!(result.error_code, ErrorCode::INVALID_CONFIG, "{key}");
+        assert!(result.error_message.expect("a reason").contains(key));
+    }
+    let response = metadata(&mut client, 9, asked(&["bad"]), false).await;
+    assert_eq!(response.topics[0].error_code.0, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn k91_k92_names_and_numbers() {
+    let h = start().await;
+    let mut client = h.connect();
+    let long = "x".repeat(250);
+    for name in ["", ".", "..", &long, " ", "ü", "a/b"] {
+        let result = create(&mut client, vec![creatable(name, 1, &[])])
+            .await
+            .remove(0);
+        assert_eq!(
+            result.error_code,
+            ErrorCode::INVALID_TOPIC_EXCEPTION,
+            "{name:?}"
+        );
+    }
+    let pair = vec![creatable("m.n_o", 1, &[]), creatable("m_n.o", 1, &[])];
+    let results = create(&mut client, pair).await;
+    assert_eq!((results[0].error_code.0, results[1].error_code.0), (0, 17));
+    let twice = vec![
+        creatable("t", 1, &[]),
+        creatable("u", 1, &[]),
+        creatable("t", 1, &[]),
+    ];
+    let results = create(&mut client, twice).await;
+    let codes: Vec<_> = results
+        .iter()
+        .map(|r| (r.name.as_str(), r.error_code.0))
+        .collect();
+    assert_eq!(codes, [("t", 42), ("u", 0)]);
+    for many in [10_001, i32::MAX] {
+        let topics = vec![creatable("many", many, &[]), creatable("few", 1, &[])];
+        let results = create(&mut client, topics).await;
+        assert_eq!(results[0].error_code, ErrorCode::POLICY_VIOLATION);
+    }
+    let half = vec![
+        creatable("half", 6_000, &[]),
+        creatable("other", 6_000, &[]),
+    ];
+    for result in create(&mut client, half).await {
+        assert_eq!(result.error_code, ErrorCode::POLICY_VIOLATION);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn k60_create_partitions() {
+    let h = start().await;
+    h.topic("t", 2).await;
+    let mut client = h.connect();
+    let mut add = async |name: &str, count, validate_only| {
+        let topic = CreatePartitionsTopic {
+            name: text(name),
+            count,
+            assignments: None,
+        };
+        let request = CreatePartitionsRequest {
+            topics: vec![topic],
+            timeout_ms: 5_000,
+            validate_only,
+        };
+        let results = client.call(3, &request).await.results;
+        assert_eq!(results.len(), 1);
+        results[0].error_code.0
+    };
+    assert_eq!(add("t", 4, true).await, 0);
+    assert_eq!(add("t", 2, false).await, 37);
+    assert_eq!(add("t", 1, false).await, 37);
+    assert_eq!(add("nowhere", 4, false).await, 3);
+    assert_eq!(add("t", 20_000, false).await, 44);
+    assert_eq!(add("t", 4, false).await, 0);
+    let mut client = h.connect();
+    assert_eq!(
+        client.produce("t", 3, batch(&["a"])).await.error_code,
+        ErrorCode::NONE
+    );
+    assert_eq!(values(&client.fetch("t", 3, 0).await), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn k60_f31_delete_topics() {
+    let h = start().await;
+    let id = h.topic("t", 1).await;
+    let other = h.topic("other", 1).await;
+    let mut client = h.connect();
+    assert_eq!(
+        client.produce("t", 0, batch(&["old"])).await.error_code,
+        ErrorCode::NONE
+    );
+    let request = DeleteTopicsRequest {
+        topic_names: vec![text("t"), text("nowhere"), text("t")],
+        timeout_ms: 5_000,
+        ..DeleteTopicsRequest::default()
+    };
+    let responses = client.call(5, &request).await.responses;
+    let codes: Vec<_> = responses
+        .iter()
+        .map(|response| response.error_code.0)
+        .collect();
+    assert_eq!(codes, [0, 3, 42]);
+    let states = [
+        (None, other),
+        (None, TopicId([9; 16])),
+        (None, TopicId::ZERO),
+    ];
+    let states = states.map(|(name, topic_id)| DeleteTopicState { name, topic_id });
+    let request = DeleteTopicsRequest {
+        topics: states.to_vec(),
+        timeout_ms: 5_000,
+        ..DeleteTopicsRequest::default()
+    };
+    let responses = client.call(6, &request).await.responses;
+    let codes: Vec<_> = responses
+        .iter()
+        .map(|response| response.error_code.0)
+        .collect();
+    assert_eq!(codes, [0, 100, 42]);
+    assert_eq!(responses[0].name.as_deref(), Some("other"));
+    assert_eq!(client.produce("t", 0, batch(&["x"])).await.error_code.0, 3);
+    assert_ne!(h.topic("t", 1).await, id);
+    let data = client.fetch("t", 0, 0).await;
+    assert_eq!(
+        (data.high_watermark, values(&data).len()),
+        (0, 0),
+        "none of the old data"
+    );
+}
