@@ -42,9 +42,6 @@ pub(super) async fn handle(
 
 async fn one(context: &Context, id: Str) -> DescribedGroup {
     let coordinator = context.broker.coordinator();
-    if id.is_empty() {
-        return refused(context, id, ErrorCode::INVALID_GROUP_ID);
-    }
     if !coordinator.is_led() {
         return unknown(context, id);
     }

@@ -23,15 +23,20 @@ pub(super) async fn handle(
     context: Context,
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse {
+    // The topic must be there before anybody is sent here for a group; a failure is retriable.
+    let led = match request.key_type {
+        GROUP => context.broker.ensure_offsets_topic().await,
+        _ => Ok(()),
+    };
     if context.version >= BATCH_FROM {
-        let found = |key| coordinator(&context, request.key_type, key);
+        let found = |key| coordinator(&context, request.key_type, key, led);
         let coordinators = request.coordinator_keys.into_iter().map(found).collect();
         return FindCoordinatorResponse {
             coordinators,
             ..FindCoordinatorResponse::default()
         };
     }
-    let found = coordinator(&context, request.key_type, request.key);
+    let found = coordinator(&context, request.key_type, request.key, led);
     FindCoordinatorResponse {
         error_code: found.error_code,
         error_message: found.error_message,
@@ -42,8 +47,14 @@ pub(super) async fn handle(
     }
 }
 
-fn coordinator(context: &Context, key_type: i8, key: Str) -> Coordinator {
-    if let Err(refusal) = check(key_type, &key) {
+fn coordinator(
+    context: &Context,
+    key_type: i8,
+    key: Str,
+    led: Result<(), ErrorCode>,
+) -> Coordinator {
+    let checked = check(key_type, &key).and_then(|()| led.map_err(Refusal::from));
+    if let Err(refusal) = checked {
         return Coordinator {
             key,
             node_id: -1,

@@ -38,6 +38,7 @@ pub(super) async fn handle(
     }
     let coordinator = context.broker.coordinator().clone();
     let group = request.group_id.to_string();
+    let instance_id = request.group_instance_id.clone();
     let is_known = !request.member_id.is_empty();
     let join = |reply| join(&context, reply, request);
     // A rebalance may take minutes; a broker that stops does not wait for it.
@@ -46,8 +47,19 @@ pub(super) async fn handle(
         result = coordinator.join(&group, is_known, join) => result,
         () = context.broker.draining() => return Outcome::Close,
     };
+    let clock = &context.broker.runtime().clock;
+    let before = clock.monotonic();
     if context.fresh().await.is_err() {
         return Outcome::Close;
+    }
+    if clock.monotonic() > before
+        && let Ok(Ok(joined)) = &result
+    {
+        // The member's session begins with the answer, however long the proof took.
+        let (id, instance) = (&joined.member_id, instance_id.as_deref());
+        let beat = coordinator.heartbeat(&group, id, instance, joined.generation);
+        // If it is out already it will hear so from its first own beat.
+        let _ = beat.await;
     }
     match result {
         Ok(Ok(joined)) => answer(&context, joined).into(),

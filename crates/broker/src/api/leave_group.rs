@@ -19,6 +19,9 @@ pub(super) async fn handle(
     context: Context,
     request: LeaveGroupRequest,
 ) -> Outcome<LeaveGroupResponse> {
+    if request.group_id.is_empty() {
+        return refused(&context, ErrorCode::INVALID_GROUP_ID).into();
+    }
     let coordinator = context.broker.coordinator();
     let leave = |member: &MemberIdentity| Leave {
         member_id: member.member_id.to_string(),

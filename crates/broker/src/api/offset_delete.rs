@@ -32,8 +32,12 @@ pub(super) async fn handle(
     request: OffsetDeleteRequest,
 ) -> Outcome<OffsetDeleteResponse> {
     let coordinator = context.broker.coordinator().clone();
-    let held = coordinator.view(&request.group_id, held).await;
-    let held = match held {
+    if !coordinator.is_led() {
+        return refused(&context, ErrorCode::GROUP_ID_NOT_FOUND).into();
+    }
+    let view = |cell: &Cell| (!cell.is_void()).then(|| held(cell));
+    let held = coordinator.view(&request.group_id, view).await;
+    let held = match held.map(Option::flatten) {
         Ok(Some(Held::All)) => return refused(&context, ErrorCode::NON_EMPTY_GROUP).into(),
         Ok(Some(held)) => held,
         Ok(None) => return refused(&context, ErrorCode::GROUP_ID_NOT_FOUND).into(),

@@ -1,7 +1,7 @@
 //! A group with its offsets and with whoever waits for its answers.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Weak},
 };
 
@@ -32,8 +32,8 @@ pub(crate) struct Cell {
     pub offsets: Offsets,
     /// Since when it has no members, Unix milliseconds.
     pub empty_since_ms: i64,
-    /// Commits that are not durable yet.
-    pub pending_commits: usize,
+    /// Offsets on their way to being durable, and how many commits of each.
+    pub pending: BTreeMap<(Str, i32), usize>,
     /// When its timer fires, monotonic milliseconds.
     pub scheduled_ms: Option<i64>,
     next_reply: u64,
@@ -50,7 +50,7 @@ impl Cell {
                 machine,
                 offsets,
                 empty_since_ms,
-                pending_commits: 0,
+                pending: BTreeMap::new(),
                 scheduled_ms: None,
                 next_reply: 0,
                 joins: BTreeMap::new(),
@@ -81,12 +81,41 @@ impl Cell {
         (reply, answered)
     }
 
-    /// True if nothing is left of it but its name.
+    /// True if it never was anything but a name that somebody asked for.
     pub fn is_void(&self) -> bool {
+        self.is_spent() && self.machine.generation() == 0
+    }
+
+    /// True if it holds nothing any more.
+    pub fn is_spent(&self) -> bool {
         self.machine.state() == GroupState::Empty
             && self.machine.size() == 0
             && self.offsets.is_empty()
-            && self.pending_commits == 0
+            && self.pending.is_empty()
+    }
+
+    /// Takes the group off the map if it came to nothing: a refused request leaves no trace.
+    /// Whoever got hold of it meanwhile finds it dead and asks again.
+    pub fn sweep(&mut self, shard: &Shard) {
+        if self.is_void() && self.machine.delete().is_ok() {
+            shard.remove(&self.machine.id);
+        }
+    }
+
+    /// Offsets of which the log has, or soon will have, a record.
+    pub fn recorded(&self) -> BTreeSet<(Str, i32)> {
+        let durable = self
+            .offsets
+            .iter()
+            .flat_map(|(topic, partitions)| partitions.keys().map(|index| (topic.clone(), *index)));
+        durable.chain(self.pending.keys().cloned()).collect()
+    }
+
+    /// A commit is on its way.
+    pub fn committing(&mut self, items: &[(Str, i32, OffsetValue)]) {
+        for (topic, index, _) in items {
+            *self.pending.entry((topic.clone(), *index)).or_default() += 1;
+        }
     }
 
     /// Carries out what the state machine asks for, and sets the group's timer.
@@ -177,10 +206,17 @@ impl Cell {
         }
     }
 
-    /// Offsets that are durable now.
-    pub fn committed(&mut self, items: Vec<(Str, i32, OffsetValue)>) {
+    /// A commit has arrived: its offsets are durable now, or never will be.
+    pub fn committed(&mut self, items: Vec<(Str, i32, OffsetValue)>, is_durable: bool) {
         for (topic, index, value) in items {
-            self.offsets.entry(topic).or_default().insert(index, value);
+            let key = (topic, index);
+            match self.pending.get_mut(&key) {
+                Some(count) if *count > 1 => *count -= 1,
+                _ => drop(self.pending.remove(&key)),
+            }
+            if is_durable {
+                self.offsets.entry(key.0).or_default().insert(index, value);
+            }
         }
     }
 

@@ -172,6 +172,7 @@ impl Coordinator {
             let (reply, answered) = cell.park_join();
             cell.machine.join(join(reply), &self.limits, shard.now_ms());
             cell.settle(&shard, &self.limits);
+            cell.sweep(&shard);
             answered
         };
         answered.await.map_err(|_| ErrorCode::NOT_COORDINATOR)
@@ -253,6 +254,19 @@ impl Coordinator {
             None => return Err(ErrorCode::ILLEGAL_GENERATION),
         };
         let mut guard = cell.lock();
+        let appended = self.append_to(shard, &cell, &mut guard, commit);
+        guard.sweep(shard);
+        appended
+    }
+
+    fn append_to(
+        &self,
+        shard: &Shard,
+        cell: &Arc<Mutex<Cell>>,
+        guard: &mut Cell,
+        commit: Commit,
+    ) -> Result<Option<oneshot::Receiver<Result<(), ErrorCode>>>, ErrorCode> {
+        let group = guard.machine.id.clone();
         let (member_id, instance_id) = (&commit.member_id, commit.instance_id.as_deref());
         let now_ms = shard.now_ms();
         guard
@@ -264,7 +278,7 @@ impl Coordinator {
             return Ok(None);
         }
         let change = |(topic, index, value): &(Str, i32, OffsetValue)| {
-            let key = record::offset_key(group, topic, *index)?;
+            let key = record::offset_key(&group, topic, *index)?;
             Ok(Change {
                 key,
                 value: Some(record::offset_value(value)?),
@@ -274,13 +288,12 @@ impl Coordinator {
             commit.items.iter().map(change).collect();
         let changes = changes.map_err(|_| ErrorCode::INVALID_COMMIT_OFFSET_SIZE)?;
         let (done, waits) = oneshot::channel();
-        let then = Then::Offsets {
-            cell: cell.clone(),
-            items: commit.items,
-            done,
-        };
-        shard.append(changes, then)?;
-        guard.pending_commits += 1;
+        let items = commit.items;
+        let coming = items.clone();
+        let cell = cell.clone();
+        shard.append(changes, Then::Offsets { cell, items, done })?;
+        // The group is locked: what follows from the record comes after this.
+        guard.committing(&coming);
         Ok(Some(waits))
     }
 
@@ -356,11 +369,9 @@ impl Coordinator {
         let group = cell.machine.id.clone();
         let key = record::group_key(&group).map_err(unusable)?;
         let mut changes = vec![Change { key, value: None }];
-        for (topic, partitions) in &cell.offsets {
-            for index in partitions.keys() {
-                let key = record::offset_key(&group, topic, *index).map_err(unusable)?;
-                changes.push(Change { key, value: None });
-            }
+        for (topic, index) in cell.recorded() {
+            let key = record::offset_key(&group, &topic, index).map_err(unusable)?;
+            changes.push(Change { key, value: None });
         }
         let (done, waits) = oneshot::channel();
         shard.append(changes, Then::Tell(done))?;
@@ -373,7 +384,10 @@ impl Coordinator {
         let Some(cell) = shard.group(group) else {
             return Ok(());
         };
-        let done = Self::append_deletes(&shard, &mut cell.lock(), gone)?;
+        let done = {
+            let guard = cell.lock();
+            Self::append_deletes(&shard, &cell, &guard, gone.to_vec())?
+        };
         match done {
             Some(done) => done.await.map_err(|_| ErrorCode::NOT_COORDINATOR)?,
             None => Ok(()),
@@ -382,22 +396,23 @@ impl Coordinator {
 
     fn append_deletes(
         shard: &Shard,
-        cell: &mut Cell,
-        gone: &[(Str, i32)],
+        cell: &Arc<Mutex<Cell>>,
+        guard: &Cell,
+        gone: Vec<(Str, i32)>,
     ) -> Result<Option<oneshot::Receiver<Result<(), ErrorCode>>>, ErrorCode> {
         if gone.is_empty() {
             return Ok(None);
         }
-        let group = cell.machine.id.clone();
+        let group = &guard.machine.id;
         let change = |(topic, index): &(Str, i32)| {
-            let key = record::offset_key(&group, topic, *index)?;
+            let key = record::offset_key(group, topic, *index)?;
             Ok(Change { key, value: None })
         };
         let changes: Result<Vec<_>, tidemill_wire::EncodeError> = gone.iter().map(change).collect();
         let changes = changes.map_err(|_| ErrorCode::UNKNOWN_SERVER_ERROR)?;
         let (done, waits) = oneshot::channel();
-        shard.append(changes, Then::Tell(done))?;
-        cell.forget(gone);
+        let cell = cell.clone();
+        shard.append(changes, Then::Forgotten { cell, gone, done })?;
         Ok(Some(waits))
     }
 
@@ -406,14 +421,11 @@ impl Coordinator {
         let shards: Vec<_> = self.shards.read().values().cloned().collect();
         for shard in shards {
             for cell in shard.all() {
-                let mut cell = cell.lock();
-                let gone: Vec<(Str, i32)> = cell
-                    .offsets
-                    .get_key_value(topic)
-                    .map(|(name, parts)| parts.keys().map(|index| (name.clone(), *index)).collect())
-                    .unwrap_or_default();
-                // The offsets are gone from memory in any case; a log that ends keeps its records.
-                if Self::append_deletes(&shard, &mut cell, &gone).is_err() {
+                let guard = cell.lock();
+                let mut gone = guard.recorded();
+                gone.retain(|(name, _)| *name == *topic);
+                let gone = gone.into_iter().collect();
+                if Self::append_deletes(&shard, &cell, &guard, gone).is_err() {
                     tracing::debug!(topic, "offsets of a deleted topic not removed");
                 }
             }
@@ -460,7 +472,7 @@ impl Coordinator {
         if stalled_ms >= STALL_MIN_MS {
             for cell in shard.all() {
                 let mut cell = cell.lock();
-                cell.machine.excuse(stalled_ms);
+                cell.machine.excuse(stalled_ms, shard.now_ms());
                 cell.settle(shard, &self.limits);
             }
         }
@@ -475,26 +487,27 @@ impl Coordinator {
         cell.scheduled_ms = None;
         cell.machine.tick(&self.limits, shard.now_ms());
         cell.settle(shard, &self.limits);
+        cell.sweep(shard);
     }
 
     /// Offsets past their retention go (K86), and groups of which nothing is left.
     fn lapse(&self, shard: &Shard) {
         let now_ms = self.runtime.clock.now_ms();
         for cell in shard.all() {
-            let mut cell = cell.lock();
-            let gone = self.lapsed(&cell, now_ms);
-            if Self::append_deletes(shard, &mut cell, &gone).is_err() {
+            let mut guard = cell.lock();
+            let gone = self.lapsed(&guard, now_ms);
+            if Self::append_deletes(shard, &cell, &guard, gone).is_err() {
                 return;
             }
-            let was_stored = !gone.is_empty() || cell.machine.generation() > 0;
-            if !cell.is_void() {
+            // Offsets that go now are gone once that is durable; their group goes next time.
+            if !guard.is_spent() {
                 continue;
             }
-            let group = cell.machine.id.clone();
-            if was_stored && self.bury(shard, &mut cell).is_err() {
+            let group = guard.machine.id.clone();
+            if self.bury(shard, &mut guard).is_err() {
                 return;
             }
-            if cell.machine.delete().is_ok() {
+            if guard.machine.delete().is_ok() {
                 shard.remove(&group);
             }
         }
@@ -507,8 +520,9 @@ impl Coordinator {
         // Simple consumers have no members that could keep offsets alive: each commit counts.
         let is_simple = cell.machine.protocol_type().is_none();
         let is_late = |value: &OffsetValue| match value.expire_ms {
+            // Live members keep their offsets, whatever they asked for.
+            _ if !is_empty => false,
             Some(expire_ms) => now_ms >= expire_ms,
-            None if !is_empty => false,
             None => {
                 let since_ms = match is_simple {
                     true => value.commit_ms,

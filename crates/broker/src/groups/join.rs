@@ -11,6 +11,11 @@ use super::{
     member::{Member, Protocol},
 };
 
+/// Ids given out and not used yet, a group: far more than members that start at once, and a bound.
+const PENDING_IDS_MAX: usize = 10_000;
+/// A rebalance waits at least so long, whatever clients say: a time-out of nothing would spin.
+const REBALANCE_TIMEOUT_MIN_MS: i64 = 1_000;
+
 /// A JoinGroup request.
 #[derive(Clone, Debug)]
 pub struct Join {
@@ -100,6 +105,18 @@ impl Group {
                 .any(|p| others().all(|member| member.supports(&p.name)))
     }
 
+    /// True if there is room under `group.max.size`. A rebalance sheds what is over it, after the
+    /// limit was lowered: then even known members are in only as they come.
+    fn accepts(&self, known: Option<&str>, limits: &GroupLimits) -> bool {
+        let parked = |member: &Member| member.awaiting_join.is_some();
+        if self.state == GroupState::PreparingRebalance {
+            let known = known.and_then(|id| self.members.get(id));
+            let count = self.members.values().filter(|m| parked(m)).count();
+            return known.is_some_and(parked) || count < limits.size_max;
+        }
+        known.is_some() || self.members.len() < limits.size_max
+    }
+
     fn join_new(
         &mut self,
         join: Join,
@@ -118,10 +135,13 @@ impl Group {
             self.replace_static(&old, join, limits, now_ms);
             return Ok(());
         }
-        if self.size() >= limits.size_max {
+        if !self.accepts(None, limits) {
             return Err(refuse(GroupError::GroupMaxSizeReached, ""));
         }
         if join.instance_id.is_none() && join.require_known_id {
+            if self.pending.len() >= PENDING_IDS_MAX {
+                return Err(refuse(GroupError::CoordinatorNotAvailable, ""));
+            }
             let id = join.fresh_id;
             self.pending
                 .insert(id.clone(), now_ms + i64::from(join.session_timeout_ms));
@@ -145,10 +165,16 @@ impl Group {
                 return Err(GroupError::UnknownMemberId);
             }
             self.pending.remove(&id);
+            if !self.accepts(None, limits) {
+                return Err(GroupError::GroupMaxSizeReached);
+            }
             self.add_member(id, join, limits, now_ms);
             return Ok(());
         }
         self.check_member(&id, join.instance_id.as_deref())?;
+        if !self.accepts(Some(&id), limits) {
+            return Err(GroupError::GroupMaxSizeReached);
+        }
         let same = self
             .members
             .get(&id)
@@ -312,7 +338,7 @@ impl Group {
 
     fn prepare_rebalance(&mut self, limits: &GroupLimits, now_ms: i64) {
         if self.state == GroupState::CompletingRebalance {
-            self.refuse_syncs(GroupError::RebalanceInProgress);
+            self.refuse_syncs(GroupError::RebalanceInProgress, now_ms);
         }
         let rebalance_ms = self.rebalance_timeout_ms();
         self.join_wait = Some(if self.state == GroupState::Empty {
@@ -337,7 +363,7 @@ impl Group {
             .values()
             .map(|member| member.rebalance_timeout_ms)
             .max();
-        i64::from(longest.unwrap_or(0))
+        i64::from(longest.unwrap_or(0)).max(REBALANCE_TIMEOUT_MIN_MS)
     }
 
     /// Ends the waiting for members if it is over.
@@ -417,7 +443,6 @@ impl Group {
         let ids: Vec<String> = self.members.keys().cloned().collect();
         for id in ids {
             let joined = self.joined(&id);
-            self.touch(&id, now_ms);
             let Some(member) = self.members.get_mut(&id) else {
                 continue;
             };
@@ -426,6 +451,7 @@ impl Group {
             if let Some(reply) = member.awaiting_join.take() {
                 self.effects.push(Effect::Join(reply, Ok(joined)));
             }
+            self.touch(&id, now_ms);
         }
     }
 

@@ -102,7 +102,10 @@ fn take(shard: &Shard, bytes: &Bytes, from: Offset, loaded: &mut Loaded) -> Resu
             let Some(key) = record.key.filter(|_| record.offset >= from) else {
                 continue;
             };
-            let fact = record::decode(&key, record.value.as_ref());
+            // Copies: a slice kept for long would keep all that was read with it in memory.
+            let key = Bytes::copy_from_slice(&key);
+            let value = record.value.map(|value| Bytes::copy_from_slice(&value));
+            let fact = record::decode(&key, value.as_ref());
             match fact.map_err(|error| error.to_string())? {
                 Fact::Unknown(kind) => {
                     tracing::warn!(kind, "unknown kind of group record left out");
@@ -110,7 +113,7 @@ fn take(shard: &Shard, bytes: &Bytes, from: Offset, loaded: &mut Loaded) -> Resu
                 }
                 fact => loaded.note(fact),
             }
-            shard.found(key, record.value);
+            shard.found(key, value);
         }
     }
     Ok(())

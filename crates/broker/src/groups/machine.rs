@@ -307,7 +307,9 @@ impl Group {
     pub fn delete(&mut self) -> Result<(), GroupError> {
         match self.state {
             GroupState::Dead => Err(GroupError::GroupIdNotFound),
-            GroupState::Empty if self.pending.is_empty() => {
+            GroupState::Empty => {
+                // Whoever holds an id of the group must ask for another.
+                self.pending.clear();
                 self.state = GroupState::Dead;
                 Ok(())
             }
@@ -364,7 +366,11 @@ impl Group {
     /// Starts the member's session anew.
     pub(super) fn touch(&mut self, member_id: &str, now_ms: i64) {
         if let Some(member) = self.members.get_mut(member_id) {
-            member.expires_ms = now_ms + i64::from(member.session_timeout_ms);
+            member.expires_ms = now_ms
+                + match member.is_new {
+                    true => NEW_MEMBER_JOIN_TIMEOUT_MS,
+                    false => i64::from(member.session_timeout_ms),
+                };
         }
     }
 }

@@ -12,6 +12,9 @@ use super::{
     member::Member,
 };
 
+/// After a stall nobody is expired for at least so long: clients beat every 3 s unless told otherwise.
+const STALL_GRACE_MS: i64 = 6_000;
+
 /// A SyncGroup request.
 #[derive(Clone, Debug)]
 pub struct Sync {
@@ -67,6 +70,10 @@ impl Group {
             GroupState::Empty | GroupState::Dead => Err(GroupError::UnknownMemberId),
             GroupState::PreparingRebalance => Err(GroupError::RebalanceInProgress),
             GroupState::Stable => {
+                // It came late, but it came: it holds nobody up.
+                if let Some(member) = self.members.get_mut(&sync.member_id) {
+                    member.pending_sync = false;
+                }
                 let assignment = self.synced(&sync.member_id);
                 self.touch(&sync.member_id, now_ms);
                 self.effects.push(Effect::Sync(sync.reply, Ok(assignment)));
@@ -110,12 +117,13 @@ impl Group {
         limits: &GroupLimits,
         now_ms: i64,
     ) {
-        self.storing = false;
         if self.state != GroupState::CompletingRebalance || self.generation != generation {
+            // A later generation may be storing its own.
             return;
         }
+        self.storing = false;
         if !stored {
-            self.refuse_syncs(GroupError::CoordinatorNotAvailable);
+            self.refuse_syncs(GroupError::CoordinatorNotAvailable, now_ms);
             self.maybe_rebalance(limits, now_ms);
             return;
         }
@@ -144,13 +152,15 @@ impl Group {
         }
     }
 
-    pub(super) fn refuse_syncs(&mut self, error: GroupError) {
+    pub(super) fn refuse_syncs(&mut self, error: GroupError, now_ms: i64) {
         self.storing = false;
         for member in self.members.values_mut() {
             member.assignment = Bytes::new();
             member.pending_sync = false;
             if let Some(reply) = member.awaiting_sync.take() {
                 self.effects.push(Effect::Sync(reply, Err(error)));
+                // While it was parked it could not beat.
+                member.expires_ms = now_ms + i64::from(member.session_timeout_ms);
             }
         }
     }
@@ -326,9 +336,14 @@ impl Group {
             .filter(late)
             .map(|member| member.id.clone())
             .collect();
-        for id in gone {
-            self.remove_member(&id, limits, now_ms);
+        if gone.is_empty() {
+            return;
         }
+        // All at once: no generation is begun with a member that is already known to be gone.
+        for id in gone {
+            self.drop_member(&id);
+        }
+        self.maybe_rebalance_after_loss(limits, now_ms);
     }
 
     /// Members that joined but never asked for their assignment hold the group up: they are out.
@@ -356,19 +371,25 @@ impl Group {
         self.maybe_rebalance_after_loss(limits, now_ms);
     }
 
-    /// The coordinator could not commit for `stalled_ms`: nobody is expired for that time.
-    pub fn excuse(&mut self, stalled_ms: i64) {
+    /// The coordinator could not prove itself for `stalled_ms` up to now: that time does not count,
+    /// and whoever was held up gets a while to be heard again.
+    pub fn excuse(&mut self, stalled_ms: i64, now_ms: i64) {
+        let grace_ms = stalled_ms.max(STALL_GRACE_MS);
+        let later = |at_ms: &mut i64, longest_ms: i64| {
+            *at_ms = (*at_ms + stalled_ms).max(now_ms + grace_ms.min(longest_ms));
+        };
+        let rebalance_ms = self.rebalance_timeout_ms();
         for member in self.members.values_mut() {
-            member.expires_ms += stalled_ms;
+            later(&mut member.expires_ms, member.session_timeout_ms.into());
         }
         for lapses_ms in self.pending.values_mut() {
-            *lapses_ms += stalled_ms;
+            later(lapses_ms, grace_ms);
         }
         if let Some(JoinWait::Rejoin { until_ms }) = &mut self.join_wait {
-            *until_ms += stalled_ms;
+            later(until_ms, rebalance_ms);
         }
         if let Some(until_ms) = &mut self.sync_until_ms {
-            *until_ms += stalled_ms;
+            later(until_ms, rebalance_ms);
         }
     }
 }

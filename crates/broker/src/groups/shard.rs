@@ -60,6 +60,15 @@ pub(crate) enum Then {
         /// Whoever waits.
         done: oneshot::Sender<Result<(), ErrorCode>>,
     },
+    /// Offsets are gone from now on: not before, or an earlier commit would bring them back.
+    Forgotten {
+        /// The group.
+        cell: Arc<Mutex<Cell>>,
+        /// The offsets.
+        gone: Vec<(Str, i32)>,
+        /// Whoever waits.
+        done: oneshot::Sender<Result<(), ErrorCode>>,
+    },
     /// Somebody waits, nothing changes.
     Tell(oneshot::Sender<Result<(), ErrorCode>>),
     /// A batch of a snapshot; after the last one the log may begin at the first.
@@ -90,6 +99,8 @@ struct Queue {
     newest_bytes: u64,
     since_snapshot: u64,
     is_snapshotting: bool,
+    /// The log is gone.
+    is_closed: bool,
 }
 
 /// The groups of one partition.
@@ -187,6 +198,10 @@ impl Shard {
     pub fn append(&self, changes: Vec<Change>, then: Then) -> Result<(), ErrorCode> {
         let batch = build(&changes, self.runtime.clock.now_ms())?;
         let mut queue = self.queue.lock();
+        if queue.is_closed {
+            // Nobody takes from it any more: whoever waited would wait for ever.
+            return Err(ErrorCode::NOT_COORDINATOR);
+        }
         let appended = self.push(batch)?;
         queue.waiting.push_back((appended, then));
         for change in changes {
@@ -280,12 +295,16 @@ impl Shard {
             }
             Then::Offsets { cell, items, done } => {
                 let mut cell = cell.lock();
-                cell.pending_commits -= 1;
-                if is_durable {
-                    cell.committed(items);
-                }
+                cell.committed(items, is_durable);
+                cell.sweep(self);
                 drop(cell);
                 // The client may be gone; the commit stands all the same.
+                let _ = done.send(result);
+            }
+            Then::Forgotten { cell, gone, done } => {
+                if is_durable {
+                    cell.lock().forget(&gone);
+                }
                 let _ = done.send(result);
             }
             Then::Tell(done) => {
@@ -298,7 +317,11 @@ impl Shard {
     /// The log is gone: whoever waits must look for another coordinator.
     fn fail(&self, limits: &GroupLimits) {
         self.phase.send_replace(Phase::Failed);
-        let waiting = std::mem::take(&mut self.queue.lock().waiting);
+        let waiting = {
+            let mut queue = self.queue.lock();
+            queue.is_closed = true;
+            std::mem::take(&mut queue.waiting)
+        };
         for (_, then) in waiting {
             self.follow(then, false, limits);
         }

@@ -1,0 +1,10 @@
+//! Consumer groups: the state machine alone, and over the wire in a whole broker.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod churn;
+mod limits;
+mod machine;
+mod sim;
+mod statics;
