@@ -1,9 +1,6 @@
 //! Which data objects nobody lists any more, and their deletion.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use tidemill_store::Envelope;
 use tidemill_wire::ids::{Offset, PartitionId};
