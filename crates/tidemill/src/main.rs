@@ -17,7 +17,7 @@ mod serve;
 mod settings;
 
 use cli::{Cli, Command};
-use cmd::CommandError;
+use cmd::{CommandError, fsck::Verdict};
 use exit::Exit;
 
 /// Small, and gives memory back: a broker is idle most of its life.
@@ -25,7 +25,10 @@ use exit::Exit;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let Cli { command, serve } = Cli::parse();
+    let Cli { command, serve } = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
     let command = command.unwrap_or(Command::Serve(serve));
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -40,10 +43,24 @@ fn main() -> ExitCode {
     let exit = runtime.block_on(run(command));
     // A blocking read of standard input must not keep the process.
     runtime.shutdown_background();
-    exit.into()
+    exit
 }
 
-async fn run(command: Command) -> Exit {
+/// Help and version are no failure; wrong use is, with the code that it has for the command.
+fn usage(error: &clap::Error) -> ExitCode {
+    // If nobody can be told, the code says it.
+    let _ = error.print();
+    if !error.use_stderr() {
+        return Exit::Ok.into();
+    }
+    match std::env::args_os().nth(1) {
+        // 2 would say that the data is damaged.
+        Some(command) if command == "fsck" => ExitCode::from(Verdict::Unchecked as u8),
+        _ => Exit::Usage.into(),
+    }
+}
+
+async fn run(command: Command) -> ExitCode {
     let runtime = Runtime::system();
     let mut out = BufWriter::new(std::io::stdout());
     let result = match command {
@@ -53,13 +70,17 @@ async fn run(command: Command) -> Exit {
         Command::Group { to, action } => cmd::group::run(&to, action, &runtime, &mut out).await,
         Command::Serve(args) => {
             logging::start(args.log_json);
-            return serve::run(args, runtime).await;
+            return serve::run(args, runtime).await.into();
         }
-        Command::Inspect(_) | Command::Fsck(_) => Ok(()),
+        Command::Inspect(args) => cmd::inspect::run(args, &runtime, &mut out).await,
+        Command::Fsck(args) => {
+            let verdict = cmd::fsck::run(args, &runtime, &mut out).await;
+            return ExitCode::from(verdict as u8);
+        }
         #[cfg(feature = "bench")]
         Command::Bench(_) => Ok(()),
     };
-    report(result.and_then(|()| Ok(out.flush()?)))
+    report(result.and_then(|()| Ok(out.flush()?))).into()
 }
 
 fn report(result: Result<(), CommandError>) -> Exit {

@@ -1,9 +1,12 @@
 //! The commands that talk to a broker, or look at stored objects.
 
 pub mod consume;
+pub mod fsck;
 pub mod group;
+pub mod inspect;
 pub mod offsets;
 pub mod produce;
+pub mod stored;
 pub mod topic;
 
 use tidemill_client::{Client, ClientError, Options};

@@ -10,6 +10,7 @@ use tidemill_runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{cli::Serve, exit::Exit, settings};
+pub use start::environment;
 use start::Running;
 
 /// Runs a broker until it is told to stop, or is superseded.

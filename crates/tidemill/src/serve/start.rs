@@ -21,10 +21,13 @@ use tidemill_runtime::{Instant, Runtime};
 use tidemill_store::{
     FORMAT_LEVEL, LocalSync, OpenError, OpenOptions, RootError, Store, StoreOptions, open,
 };
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 
 use super::health::Health;
 use crate::{admin, exit::Exit};
+
+/// Connections that wait to be accepted; the system's own bound is usually lower.
+const BACKLOG: u32 = 1024;
 
 /// Why the broker did not start.
 #[derive(Debug)]
@@ -162,10 +165,9 @@ pub async fn start(config: Arc<BrokerConfig>, runtime: Runtime) -> Result<Runnin
     });
     let mut listening = Vec::new();
     for (socket, advertised) in sockets {
-        let bound = socket.local_addr().map_err(|source| StartError::Listen {
-            address: advertised.host.clone(),
-            source,
-        })?;
+        let failed = |source| StartError::Listen { address: advertised.host.clone(), source };
+        let socket = socket.listen(BACKLOG).map_err(failed)?;
+        let bound = socket.local_addr().map_err(failed)?;
         broker.serve(socket, advertised.clone());
         listening.push((bound, advertised));
     }
@@ -185,11 +187,13 @@ pub async fn start(config: Arc<BrokerConfig>, runtime: Runtime) -> Result<Runnin
     })
 }
 
-async fn bind(config: &BrokerConfig) -> Result<Vec<(TcpListener, Advertised)>, StartError> {
+/// Takes the ports without listening yet: until the broker serves, clients are refused at once
+/// instead of waiting.
+async fn bind(config: &BrokerConfig) -> Result<Vec<(TcpSocket, Advertised)>, StartError> {
     let mut sockets = Vec::new();
     for (listener, advertised) in &config.listeners {
         let address = listener.bind_address();
-        let socket = TcpListener::bind(&address)
+        let socket = bind_one(&address)
             .await
             .map_err(|source| StartError::Listen { address, source })?;
         sockets.push((socket, advertise(advertised)));
@@ -203,6 +207,20 @@ async fn bind(config: &BrokerConfig) -> Result<Vec<(TcpListener, Advertised)>, S
         }
     }
     Ok(sockets)
+}
+
+async fn bind_one(address: &str) -> io::Result<TcpSocket> {
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in tokio::net::lookup_host(address).await? {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        // Connections of a predecessor that linger do not count as taken.
+        socket.set_reuseaddr(true)?;
+        match socket.bind(address) {
+            Ok(()) => return Ok(socket),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
 }
 
 fn advertise(listener: &Listener) -> Advertised {

@@ -1,0 +1,156 @@
+//! What a check has found, for people and for programs.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use tidemill_log::fsck::{Finding, Report};
+
+use super::metadata::is_metadata;
+
+/// The outcome; its number is the exit status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[repr(u8)]
+pub enum Verdict {
+    /// All is well.
+    Sound = 0,
+    /// Nothing is lost, but there are objects that nobody needs and nobody will delete.
+    Garbage = 1,
+    /// Something stored is lost, unreadable or contradicts the rest.
+    Damage = 2,
+    /// Nothing can be said.
+    Unchecked = 3,
+}
+
+#[derive(Debug, Serialize)]
+struct Line {
+    key: String,
+    what: String,
+}
+
+impl From<Finding> for Line {
+    fn from(finding: Finding) -> Self {
+        Self { key: finding.key, what: finding.what }
+    }
+}
+
+/// All findings, and what was looked at. Serialized as the report of `--json`.
+#[derive(Debug, Default, Serialize)]
+pub struct Findings {
+    store: String,
+    deep: bool,
+    damage: Vec<Line>,
+    garbage: Vec<Line>,
+    /// Superfluous objects that a broker is about to delete.
+    pending: u64,
+    topics: u64,
+    partitions: u64,
+    writers: u64,
+    objects: u64,
+    bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+impl Findings {
+    /// Nothing found yet in `store`.
+    pub fn new(store: String, deep: bool) -> Self {
+        Self { store, deep, ..Self::default() }
+    }
+
+    /// The check could not be made.
+    pub fn unchecked(error: String) -> Self {
+        Self { error: Some(error), ..Self::default() }
+    }
+
+    /// Something is lost, unreadable or contradictory.
+    pub fn damage(&mut self, key: &str, what: &str) {
+        self.damage.push(Line { key: key.to_owned(), what: what.to_owned() });
+    }
+
+    /// So many more objects were looked at.
+    pub fn looked_at(&mut self, objects: u64, bytes: u64) {
+        self.objects += objects;
+        self.bytes += bytes;
+    }
+
+    /// So many topics exist.
+    pub fn topics(&mut self, topics: usize) {
+        self.topics = topics as u64;
+    }
+
+    /// Adds what the log's check has found. Keys that are neither the log's nor the metadata's are
+    /// garbage.
+    pub fn add(&mut self, report: Report) {
+        self.damage.extend(report.damage.into_iter().map(Line::from));
+        self.garbage.extend(report.garbage.into_iter().map(Line::from));
+        let strangers = report.others.into_iter().filter(|key| !is_metadata(key));
+        self.garbage.extend(strangers.map(|key| {
+            let aside = key.starts_with("lost+found/");
+            let what = if aside { "set aside as torn" } else { "no object of tidemill's" };
+            Line { key, what: what.to_owned() }
+        }));
+        self.pending = report.pending;
+        self.writers = report.writers;
+        self.partitions = report.partitions;
+        self.looked_at(report.objects, report.bytes);
+    }
+
+    /// The outcome.
+    pub fn verdict(&self) -> Verdict {
+        if self.error.is_some() {
+            Verdict::Unchecked
+        } else if !self.damage.is_empty() {
+            Verdict::Damage
+        } else if !self.garbage.is_empty() {
+            Verdict::Garbage
+        } else {
+            Verdict::Sound
+        }
+    }
+
+    /// Writes the report as one JSON object.
+    ///
+    /// # Errors
+    /// `out` cannot be written.
+    pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
+        #[derive(Serialize)]
+        struct Whole<'a> {
+            verdict: Verdict,
+            #[serde(flatten)]
+            findings: &'a Findings,
+        }
+        let whole = Whole { verdict: self.verdict(), findings: self };
+        serde_json::to_writer_pretty(&mut *out, &whole)?;
+        writeln!(out)
+    }
+
+    /// Writes the report as lines.
+    ///
+    /// # Errors
+    /// `out` cannot be written.
+    pub fn text(&self, out: &mut impl Write) -> io::Result<()> {
+        if let Some(error) = &self.error {
+            return writeln!(out, "could not be checked: {error}");
+        }
+        for Line { key, what } in &self.damage {
+            writeln!(out, "damage: `{key}`: {what}")?;
+        }
+        for Line { key, what } in &self.garbage {
+            writeln!(out, "garbage: `{key}`: {what}")?;
+        }
+        let Self { topics, partitions, writers, objects, bytes, pending, .. } = self;
+        writeln!(
+            out,
+            "checked {}: {topics} topics, {partitions} partitions with data, {writers} writers, \
+             {objects} objects, {bytes} bytes; {pending} objects wait for deletion",
+            self.store
+        )?;
+        let how = if self.deep { "every byte" } else { "headers and directories" };
+        match self.verdict() {
+            Verdict::Sound => writeln!(out, "sound ({how})"),
+            Verdict::Garbage => writeln!(out, "sound, with {} garbage objects", self.garbage.len()),
+            _ => writeln!(out, "damaged: {} findings", self.damage.len()),
+        }
+    }
+}
