@@ -48,16 +48,14 @@ async fn check_store(store: &Store, deep: bool) -> Findings {
     let mut tries = 1;
     loop {
         let mut found = Findings::new(store.describe(), deep);
-        let metadata = metadata::check(store, cluster_id, deep, &mut found, &|what| {
-            progress.say(what);
-        });
-        let metadata = match metadata.await {
+        let say = |what: &str| progress.say(what);
+        let metadata = match metadata::check(store, cluster_id, deep, &mut found, &say).await {
             Ok(metadata) => metadata,
             Err(error) => return Findings::unchecked(error),
         };
         let partitions = metadata.as_ref().map(|metadata| metadata.partitions());
         let options = FsckOptions { deep, partitions };
-        match check(store, &options, &|what| progress.say(what)).await {
+        match check(store, &options, &say).await {
             Ok(report) => found.add(report),
             Err(error) => return Findings::unchecked(error.to_string()),
         }
