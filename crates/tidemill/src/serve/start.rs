@@ -8,13 +8,15 @@ use tidemill_broker::{
     net::Advertised,
 };
 use tidemill_cluster::{
-    StartError as ClusterError, StartOptions,
+    MetadataError, RecoverError, StartError as ClusterError, StartOptions,
     format::{BrokerLevels, BrokerRegistration, Listener as RegisteredListener},
-    seal::TornPolicy,
+    seal::{SealError, TornPolicy},
     start as start_cluster,
 };
 use tidemill_log::{
     Log,
+    ckpt::ChainError,
+    recover::ReplayError,
     roll::{Roll, SoleLeader},
 };
 use tidemill_runtime::{Instant, Runtime};
@@ -54,13 +56,26 @@ impl StartError {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Cluster(ClusterError::Superseded) => Exit::Superseded,
-            Self::Cluster(ClusterError::Recover(_) | ClusterError::Seal(_)) => Exit::Damaged,
-            Self::Cluster(ClusterError::Root(
-                RootError::TooNew { .. } | RootError::Invalid { .. },
-            )) => Exit::Damaged,
+            Self::Cluster(error) if is_damage(error) => Exit::Damaged,
             Self::ClusterId(_) => Exit::Usage,
             _ => Exit::Failed,
         }
+    }
+}
+
+/// True for damage and for objects of a newer version, false if the store has failed.
+fn is_damage(error: &ClusterError) -> bool {
+    match error {
+        ClusterError::Root(error) => {
+            matches!(error, RootError::TooNew { .. } | RootError::Invalid { .. })
+        }
+        ClusterError::Metadata(error) => !matches!(error, MetadataError::Store(_)),
+        ClusterError::Seal(error) => !matches!(error, SealError::Store(_)),
+        ClusterError::Recover(error) => !matches!(
+            error,
+            RecoverError::Chain(ChainError::Store(_)) | RecoverError::Replay(ReplayError::Store(_))
+        ),
+        ClusterError::Wal(_) | ClusterError::Superseded => false,
     }
 }
 
