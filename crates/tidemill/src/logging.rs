@@ -20,7 +20,12 @@ pub fn start(json: bool) {
             .init();
     } else {
         registry
-            .with(fmt::layer().with_writer(std::io::stderr).with_target(false).with_ansi(ansi))
+            .with(
+                fmt::layer()
+                    .with_writer(std::io::stderr)
+                    .with_target(false)
+                    .with_ansi(ansi),
+            )
             .init();
     }
 }

@@ -29,7 +29,11 @@ pub async fn run(args: Fsck, runtime: &Runtime, out: &mut impl Write) -> Verdict
         Ok(store) => check_store(&store, args.deep).await,
         Err(error) => Findings::unchecked(error.to_string()),
     };
-    let written = if args.json { found.json(out) } else { found.text(out) };
+    let written = if args.json {
+        found.json(out)
+    } else {
+        found.text(out)
+    };
     match written.and_then(|()| out.flush()) {
         Ok(()) => found.verdict(),
         Err(error) => {
@@ -99,7 +103,10 @@ struct Progress {
 impl Progress {
     fn new(runtime: &Runtime) -> Self {
         let last = Mutex::new(runtime.clock.monotonic());
-        Self { runtime: runtime.clone(), last }
+        Self {
+            runtime: runtime.clone(),
+            last,
+        }
     }
 
     fn say(&self, what: &str) {

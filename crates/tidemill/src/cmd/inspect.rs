@@ -5,9 +5,7 @@ use std::io::Write;
 use bytes::Bytes;
 use tidemill_cluster::format::{decode_entry, decode_snapshot};
 use tidemill_runtime::Runtime;
-use tidemill_store::{
-    Envelope, ObjectKind, Root, Store, StoreErrorKind, envelope::EnvelopeError,
-};
+use tidemill_store::{Envelope, ObjectKind, Root, Store, StoreErrorKind, envelope::EnvelopeError};
 
 use super::{CommandError, stored::open_to_read};
 use crate::cli::Inspect;
@@ -38,7 +36,10 @@ pub async fn run(
 
 async fn list(store: &Store, prefix: &str, out: &mut impl Write) -> Result<(), CommandError> {
     let folder = prefix.trim_end_matches('/');
-    let listed = store.list_all(folder).await.map_err(|e| CommandError(e.to_string()))?;
+    let listed = store
+        .list_all(folder)
+        .await
+        .map_err(|e| CommandError(e.to_string()))?;
     let mut count = 0_u64;
     let mut bytes = 0_u64;
     for meta in listed.iter().filter(|meta| meta.key.starts_with(prefix)) {
@@ -48,7 +49,9 @@ async fn list(store: &Store, prefix: &str, out: &mut impl Write) -> Result<(), C
     }
     if count == 0 {
         let place = store.describe();
-        return Err(CommandError(format!("`{place}` holds no object `{prefix}`")));
+        return Err(CommandError(format!(
+            "`{place}` holds no object `{prefix}`"
+        )));
     }
     writeln!(out, "{count} objects, {bytes} bytes")?;
     Ok(())
@@ -62,11 +65,21 @@ async fn print(
 ) -> Result<(), CommandError> {
     let unusable = |error: EnvelopeError| CommandError(format!("`{key}`: {error}"));
     let failed = |error: tidemill_store::StoreError| CommandError(error.to_string());
-    let header = store.get_range(key, 0..size.min(Envelope::LEN as u64)).await.map_err(failed)?;
+    let header = store
+        .get_range(key, 0..size.min(Envelope::LEN as u64))
+        .await
+        .map_err(failed)?;
     let needed = tidemill_log::inspect::bytes_needed(&header).map_err(unusable)?;
-    let bytes = store.get_range(key, 0..needed.min(size)).await.map_err(failed)?;
+    let bytes = store
+        .get_range(key, 0..needed.min(size))
+        .await
+        .map_err(failed)?;
     writeln!(out, "key: {key}")?;
-    write!(out, "{}", tidemill_log::inspect::render(&bytes).map_err(unusable)?)?;
+    write!(
+        out,
+        "{}",
+        tidemill_log::inspect::render(&bytes).map_err(unusable)?
+    )?;
     let (envelope, ..) = Envelope::decode_header(&bytes).map_err(unusable)?;
     contents(envelope.kind, &bytes, out).map_err(|error| match error {
         Failed::Object(error) => unusable(error),
@@ -97,7 +110,11 @@ fn contents(kind: ObjectKind, bytes: &Bytes, out: &mut impl Write) -> Result<(),
         ObjectKind::Root => {
             let root = Root::decode(bytes)?;
             writeln!(out, "format level: {}", root.format_level)?;
-            writeln!(out, "created: {} by version {}", root.created_ms, root.created_by)?;
+            writeln!(
+                out,
+                "created: {} by version {}",
+                root.created_ms, root.created_by
+            )?;
         }
         ObjectKind::Metadata => {
             for change in decode_entry(bytes)?.changes {
@@ -108,15 +125,27 @@ fn contents(kind: ObjectKind, bytes: &Bytes, out: &mut impl Write) -> Result<(),
             let (_, image) = decode_snapshot(bytes)?;
             writeln!(out, "entries below: {}", image.next())?;
             for writer in image.writers() {
-                let state = if writer.sealed.is_some() { "sealed" } else { "may write" };
-                writeln!(out, "writer {}: node {}, {state}", writer.id, writer.registration.node)?;
+                let state = if writer.sealed.is_some() {
+                    "sealed"
+                } else {
+                    "may write"
+                };
+                writeln!(
+                    out,
+                    "writer {}: node {}, {state}",
+                    writer.id, writer.registration.node
+                )?;
             }
             for topic in image.topics_by_name() {
                 let (name, id, count) = (&topic.name, topic.id, topic.partitions.len());
                 writeln!(out, "topic {name}: id {id}, {count} partitions")?;
                 for (id, partition) in topic.partitions() {
                     let (leader, epoch) = (partition.leader(), partition.epoch);
-                    writeln!(out, "  partition {}: writer {leader}, epoch {epoch}", id.index)?;
+                    writeln!(
+                        out,
+                        "  partition {}: writer {leader}, epoch {epoch}",
+                        id.index
+                    )?;
                 }
             }
         }

@@ -32,7 +32,11 @@ pub async fn open_to_read(data: &Data, runtime: &Runtime) -> Result<Store, Comma
     };
     let opened = open(&config.data_location, &options, runtime.clone()).await;
     let backend = opened.map_err(|error| CommandError(error.to_string()))?;
-    Ok(Store::new(backend, runtime.clone(), StoreOptions::default()))
+    Ok(Store::new(
+        backend,
+        runtime.clone(),
+        StoreOptions::default(),
+    ))
 }
 
 fn environment() -> BTreeMap<String, String> {

@@ -10,8 +10,8 @@ use tidemill_runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{cli::Serve, exit::Exit, settings};
-pub use start::environment;
 use start::Running;
+pub use start::environment;
 
 /// Runs a broker until it is told to stop, or is superseded.
 pub async fn run(args: Serve, runtime: Runtime) -> Exit {

@@ -180,7 +180,10 @@ pub async fn start(config: Arc<BrokerConfig>, runtime: Runtime) -> Result<Runnin
     });
     let mut listening = Vec::new();
     for (socket, advertised) in sockets {
-        let failed = |source| StartError::Listen { address: advertised.host.clone(), source };
+        let failed = |source| StartError::Listen {
+            address: advertised.host.clone(),
+            source,
+        };
         let socket = socket.listen(BACKLOG).map_err(failed)?;
         let bound = socket.local_addr().map_err(failed)?;
         broker.serve(socket, advertised.clone());
@@ -227,7 +230,11 @@ async fn bind(config: &BrokerConfig) -> Result<Vec<(TcpSocket, Advertised)>, Sta
 async fn bind_one(address: &str) -> io::Result<TcpSocket> {
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in tokio::net::lookup_host(address).await? {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        let socket = if address.is_ipv4() {
+            TcpSocket::new_v4()?
+        } else {
+            TcpSocket::new_v6()?
+        };
         // Connections of a predecessor that linger do not count as taken.
         socket.set_reuseaddr(true)?;
         match socket.bind(address) {

@@ -29,9 +29,17 @@ fn a_newcomer_takes_over_and_the_first_ends_with_code_3() {
     let mut stale = first.cli(&["produce", "tides"]);
     stale.stdout(Stdio::null()).stderr(Stdio::null());
     let stale = run(stale, "written to the first\n");
-    assert_ne!(stale.code, Some(0), "a sealed broker acknowledges nothing: {stale:?}");
+    assert_ne!(
+        stale.code,
+        Some(0),
+        "a sealed broker acknowledges nothing: {stale:?}"
+    );
     assert_eq!(first.ended(SOON), Some(3), "{}", first.err());
-    assert!(first.err().contains("must not be restarted"), "{}", first.err());
+    assert!(
+        first.err().contains("must not be restarted"),
+        "{}",
+        first.err()
+    );
     let after = records(5, "after");
     second.produce("tides", &after);
     assert_eq!(second.consume("tides"), [before, after].concat());
@@ -55,7 +63,9 @@ fn a_wrong_key_ends_the_start_with_the_reason() {
     let dir = tempfile::tempdir().expect("a directory");
     let bucket = Bucket::new();
     let mut setup = bucket.setup(dir.path());
-    setup.environment.insert("AWS_ACCESS_KEY_ID".to_owned(), "stranger".to_owned());
+    setup
+        .environment
+        .insert("AWS_ACCESS_KEY_ID".to_owned(), "stranger".to_owned());
     let ended = run(setup.command(), "");
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.err.contains("InvalidAccessKeyId"), "{ended:?}");
@@ -82,17 +92,32 @@ fn a_bucket_that_holds_something_else_is_left_alone() {
 fn a_store_that_is_down_at_start_is_waited_for_with_lines_and_a_limit() {
     let dir = tempfile::tempdir().expect("a directory");
     let bucket = Bucket::new();
-    let mut setup = bucket.setup(dir.path()).set("tidemill.start.timeout.ms=7000");
+    let mut setup = bucket
+        .setup(dir.path())
+        .set("tidemill.start.timeout.ms=7000");
     // Nobody listens on port 9 of this machine.
     let down = "http://127.0.0.1:9".to_owned();
-    setup.environment.insert("AWS_ENDPOINT_URL".to_owned(), down);
+    setup
+        .environment
+        .insert("AWS_ENDPOINT_URL".to_owned(), down);
     let began = Instant::now();
     let ended = run(setup.command(), "");
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(began.elapsed() >= Duration::from_secs(6), "it waits: {ended:?}");
-    assert!(began.elapsed() < Duration::from_secs(25), "it gives up: {:?}", began.elapsed());
+    assert!(
+        began.elapsed() >= Duration::from_secs(6),
+        "it waits: {ended:?}"
+    );
+    assert!(
+        began.elapsed() < Duration::from_secs(25),
+        "it gives up: {:?}",
+        began.elapsed()
+    );
     assert!(ended.err.contains("within 7000 ms"), "{ended:?}");
-    let lines = ended.err.lines().filter(|line| line.contains("waiting")).count();
+    let lines = ended
+        .err
+        .lines()
+        .filter(|line| line.contains("waiting"))
+        .count();
     assert!((1..=3).contains(&lines), "a line every 5 s: {ended:?}");
 }
 
@@ -100,7 +125,9 @@ fn a_store_that_is_down_at_start_is_waited_for_with_lines_and_a_limit() {
 fn a_store_that_comes_back_during_the_start_is_used() {
     let dir = tempfile::tempdir().expect("a directory");
     let bucket = Bucket::new();
-    bucket.server.script(S3Rule::all(S3Action::Status(503, "SlowDown")));
+    bucket
+        .server
+        .script(S3Rule::all(S3Action::Status(503, "SlowDown")));
     let mut broker = bucket.setup(dir.path()).spawn();
     std::thread::sleep(Duration::from_secs(2));
     assert!(broker.status().is_none(), "it waits: {}", broker.err());
@@ -116,22 +143,38 @@ fn an_outage_lets_produce_wait_and_loses_nothing() {
     let mut broker = bucket.setup(dir.path()).start();
     let (before, during) = (records(20, "before"), records(20, "during"));
     broker.produce("tides", &before);
-    bucket.server.script(S3Rule::all(S3Action::Status(503, "SlowDown")));
+    bucket
+        .server
+        .script(S3Rule::all(S3Action::Status(503, "SlowDown")));
     let mut produce = broker.cli(&["produce", "tides"]);
     let input = dir.path().join("input");
     std::fs::write(&input, during.join("\n") + "\n").expect("a file");
     produce.stdin(std::fs::File::open(&input).expect("it is there"));
-    let mut produce = produce.stdout(Stdio::null()).spawn().expect("the binary runs");
+    let mut produce = produce
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the binary runs");
     std::thread::sleep(Duration::from_secs(1));
     // What is cached is served as long as a proof of leadership may be old (R7).
     let cached = run(broker.cli(&["consume", "tides", "--count", "20"]), "");
     assert_eq!(cached.out.lines().collect::<Vec<_>>(), before, "{cached:?}");
     std::thread::sleep(Duration::from_secs(4));
-    assert!(produce.try_wait().expect("ours").is_none(), "it waits: {}", broker.err());
-    assert!(broker.status().is_none(), "nothing from the store ends the process");
+    assert!(
+        produce.try_wait().expect("ours").is_none(),
+        "it waits: {}",
+        broker.err()
+    );
+    assert!(
+        broker.status().is_none(),
+        "nothing from the store ends the process"
+    );
     assert_eq!(broker.admin("/health/live").0, 200);
     bucket.server.clear_script();
-    assert!(produce.wait().expect("it ends").success(), "{}", broker.err());
+    assert!(
+        produce.wait().expect("it ends").success(),
+        "{}",
+        broker.err()
+    );
     assert_eq!(broker.consume("tides"), [before, during].concat());
     assert_eq!(broker.stop(), Some(0));
 }
@@ -140,11 +183,15 @@ fn an_outage_lets_produce_wait_and_loses_nothing() {
 fn a_stop_while_the_store_is_down_keeps_its_limit_and_says_so() {
     let dir = tempfile::tempdir().expect("a directory");
     let bucket = Bucket::new();
-    let setup = bucket.setup(dir.path()).set("tidemill.shutdown.timeout.ms=3000");
+    let setup = bucket
+        .setup(dir.path())
+        .set("tidemill.shutdown.timeout.ms=3000");
     let mut broker = setup.start();
     let before = records(20, "before");
     broker.produce("tides", &before);
-    bucket.server.script(S3Rule::all(S3Action::Status(503, "SlowDown")));
+    bucket
+        .server
+        .script(S3Rule::all(S3Action::Status(503, "SlowDown")));
     let mut produce = broker.cli(&["produce", "tides"]);
     let input = dir.path().join("input");
     std::fs::write(&input, "during\n").expect("a file");
@@ -155,12 +202,23 @@ fn a_stop_while_the_store_is_down_keeps_its_limit_and_says_so() {
     broker.signal("TERM");
     let began = Instant::now();
     let code = broker.ended(SOON);
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-    assert!(code.is_some_and(|code| code != 0), "{code:?} {}", broker.err());
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        began.elapsed()
+    );
+    assert!(
+        code.is_some_and(|code| code != 0),
+        "{code:?} {}",
+        broker.err()
+    );
     let answered = produce.wait_with_output().expect("it ends");
     assert!(!answered.status.success(), "nothing was acknowledged");
     let said = String::from_utf8_lossy(&answered.stderr).into_owned();
-    assert!(said.contains("REQUEST_TIMED_OUT"), "who waits is told: {said}");
+    assert!(
+        said.contains("REQUEST_TIMED_OUT"),
+        "who waits is told: {said}"
+    );
     bucket.server.clear_script();
     let again = bucket.setup(dir.path()).start();
     assert_eq!(again.consume("tides")[..20], before);
@@ -175,7 +233,10 @@ fn fsck_and_inspect_work_on_a_bucket() {
     broker.produce("tides", &records(20, "record"));
     for args in [&["fsck", "--deep"][..], &["inspect"], &["inspect", "root"]] {
         let mut command = crate::harness::command(dir.path());
-        command.args(args).args(["--data", "s3://tides/here"]).envs(&setup.environment);
+        command
+            .args(args)
+            .args(["--data", "s3://tides/here"])
+            .envs(&setup.environment);
         let ended = run(command, "");
         assert_eq!(ended.code, Some(0), "{args:?}: {ended:?}");
     }

@@ -64,7 +64,10 @@ fn damage_is_named_by_its_key() {
     std::fs::write(&file, &torn).expect("it can be written");
     let ended = tidemill(dir.path(), &["fsck", "--deep"]);
     assert_eq!(ended.code, Some(2), "{ended:?}");
-    assert!(ended.out.contains("damage: `meta/00000000000000000001`"), "{ended:?}");
+    assert!(
+        ended.out.contains("damage: `meta/00000000000000000001`"),
+        "{ended:?}"
+    );
     std::fs::remove_file(&file).expect("it is there");
     assert_eq!(tidemill(dir.path(), &["fsck"]).code, Some(2));
     std::fs::write(&file, &sound).expect("it can be written");
@@ -87,7 +90,10 @@ fn a_flipped_bit_in_any_large_object_is_damage() {
         let (folder, name) = key.rsplit_once('/').expect("a folder");
         let shards = std::fs::read_dir(data.join(folder)).expect("a folder");
         let file = shards.map(|shard| shard.expect("readable").path().join(name));
-        let file = file.into_iter().find(|file| file.exists()).expect("the key's file");
+        let file = file
+            .into_iter()
+            .find(|file| file.exists())
+            .expect("the key's file");
         let sound = std::fs::read(&file).expect("an object");
         let mut torn = sound.clone();
         let at = torn.len() - 1;
@@ -111,13 +117,20 @@ fn what_cannot_be_checked_is_neither_sound_nor_damaged() {
     let dir = tempfile::tempdir().expect("a directory");
     let missing = tidemill(dir.path(), &["fsck"]);
     assert_eq!(missing.code, Some(3), "{missing:?}");
-    assert!(!dir.path().join("tidemill-data").exists(), "nothing is created");
+    assert!(
+        !dir.path().join("tidemill-data").exists(),
+        "nothing is created"
+    );
     std::fs::create_dir(dir.path().join("tidemill-data")).expect("a directory");
     let empty = tidemill(dir.path(), &["fsck", "--json"]);
     assert_eq!(empty.code, Some(3), "{empty:?}");
     let report: serde_json::Value = serde_json::from_str(&empty.out).expect("JSON");
     assert_eq!(report["verdict"], "unchecked", "{report}");
-    assert_eq!(tidemill(dir.path(), &["fsck", "--dep"]).code, Some(3), "a wrong flag");
+    assert_eq!(
+        tidemill(dir.path(), &["fsck", "--dep"]).code,
+        Some(3),
+        "a wrong flag"
+    );
 }
 
 #[test]

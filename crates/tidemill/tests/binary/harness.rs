@@ -54,7 +54,10 @@ pub fn command(dir: &Path) -> Command {
 pub fn clean(mut command: Command, dir: &Path) -> Command {
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy().into_owned();
-        if ["TIDEMILL_", "AWS_"].iter().any(|prefix| name.starts_with(prefix)) {
+        if ["TIDEMILL_", "AWS_"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+        {
             command.env_remove(name);
         }
     }
@@ -75,7 +78,10 @@ pub struct Ended {
 
 /// Runs a command to its end, with `input` as standard input.
 pub fn run(mut command: Command, input: &str) -> Ended {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().expect("the binary runs");
     let mut stdin = child.stdin.take().expect("piped");
     let input = input.to_owned();
@@ -150,7 +156,13 @@ impl Setup {
         let mut child = command.spawn().expect("the binary runs");
         let out = collect(child.stdout.take().expect("piped"));
         let err = collect(child.stderr.take().expect("piped"));
-        Broker { dir: self.dir.clone(), child, out, err, address: String::new() }
+        Broker {
+            dir: self.dir.clone(),
+            child,
+            out,
+            err,
+            address: String::new(),
+        }
     }
 
     /// Starts it and waits until it serves.
@@ -198,8 +210,15 @@ impl Broker {
     /// The word after `label` in what it announced.
     pub fn said(&self, label: &str) -> String {
         let out = self.out();
-        let after = out.split_once(label).map(|(_, after)| after).unwrap_or_default();
-        after.split_whitespace().next().unwrap_or_default().to_owned()
+        let after = out
+            .split_once(label)
+            .map(|(_, after)| after)
+            .unwrap_or_default();
+        after
+            .split_whitespace()
+            .next()
+            .unwrap_or_default()
+            .to_owned()
     }
 
     /// Its process id.
@@ -221,7 +240,11 @@ impl Broker {
                 thread::sleep(Duration::from_millis(50));
                 return status.code();
             }
-            assert!(began.elapsed() < within, "runs on after {within:?}\n{}", self.err());
+            assert!(
+                began.elapsed() < within,
+                "runs on after {within:?}\n{}",
+                self.err()
+            );
             thread::sleep(Duration::from_millis(10));
         }
     }
@@ -251,7 +274,9 @@ impl Broker {
         let status = std::fs::read_to_string(path).expect("our child has a status");
         let line = status.lines().find(|line| line.starts_with("VmRSS:"));
         let digits = line.and_then(|line| line.split_whitespace().nth(1));
-        digits.and_then(|digits| digits.parse().ok()).expect("a number of KiB")
+        digits
+            .and_then(|digits| digits.parse().ok())
+            .expect("a number of KiB")
     }
 
     /// A command that talks to it.
@@ -278,14 +303,21 @@ impl Broker {
     /// Status and body of a page of the admin endpoint.
     pub fn admin(&self, path: &str) -> (u16, String) {
         let url = self.said("metrics  ");
-        let host = url.trim_start_matches("http://").trim_end_matches("/metrics").to_owned();
+        let host = url
+            .trim_start_matches("http://")
+            .trim_end_matches("/metrics")
+            .to_owned();
         let mut stream = TcpStream::connect(&host).expect("the admin endpoint answers");
         let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).expect("a request can be sent");
+        stream
+            .write_all(request.as_bytes())
+            .expect("a request can be sent");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer comes");
         let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok());
-        let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
+        let body = answer
+            .split_once("\r\n\r\n")
+            .map(|(_, body)| body.to_owned());
         (status.expect("a status"), body.unwrap_or_default())
     }
 }

@@ -14,7 +14,9 @@ const GROWTH_KIB_MAX: u64 = 16 << 10;
 /// Sends `bytes` and waits until the broker closes.
 fn closed_after(broker: &Broker, bytes: &[u8], within: Duration) {
     let mut stream = TcpStream::connect(&broker.address).expect("connections are accepted");
-    stream.set_read_timeout(Some(within)).expect("a time-out can be set");
+    stream
+        .set_read_timeout(Some(within))
+        .expect("a time-out can be set");
     // It may close before all is sent.
     let _ = stream.write_all(bytes);
     let began = Instant::now();
@@ -55,7 +57,10 @@ fn hostile_connections_are_closed_and_cost_nothing() {
         b"GET / HTTP/1.1\r\nhost: here\r\n\r\n".to_vec(),
         vec![0xff; 512],
         // A TLS client hello.
-        [0x16, 0x03, 0x01, 0x02, 0x00, 0x01, 0x00, 0x01, 0xfc, 0x03, 0x03].repeat(8),
+        [
+            0x16, 0x03, 0x01, 0x02, 0x00, 0x01, 0x00, 0x01, 0xfc, 0x03, 0x03,
+        ]
+        .repeat(8),
         // Of 2 GB, then of negative length.
         [&most[..], &[0; 64]].concat(),
         [&(-5_i32).to_be_bytes()[..], &[0; 64]].concat(),
@@ -67,7 +72,11 @@ fn hostile_connections_are_closed_and_cost_nothing() {
         frame(3, 9, &[&[0][..], &compact].concat()),
         frame(0, 3, &[&[0xff, 0xff, 0, 1, 0, 0, 0, 1][..], &most].concat()),
         frame(1, 4, &[&[0xff; 4][..], &[0; 13], &most].concat()),
-        frame(8, 8, &[&[0, 2, b'g'][..], &[0; 4], &[1, 0], &compact].concat()),
+        frame(
+            8,
+            8,
+            &[&[0, 2, b'g'][..], &[0; 4], &[1, 0], &compact].concat(),
+        ),
     ];
     // Once to have all that is made only once.
     for bytes in &hostile {
@@ -88,7 +97,9 @@ fn hostile_connections_are_closed_and_cost_nothing() {
 #[test]
 fn claims_of_large_frames_take_no_memory_and_silence_is_cut_off() {
     let dir = tempfile::tempdir().expect("a directory");
-    let broker = Setup::new(dir.path()).set("connections.max.idle.ms=3000").start();
+    let broker = Setup::new(dir.path())
+        .set("connections.max.idle.ms=3000")
+        .start();
     let before = records(10, "before");
     broker.produce("tides", &before);
     let resident = broker.resident_kib();
@@ -105,7 +116,9 @@ fn claims_of_large_frames_take_no_memory_and_silence_is_cut_off() {
     assert!(grown < 2 * GROWTH_KIB_MAX, "{grown} KiB more than before");
     let within = Duration::from_secs(45);
     for stream in &mut silent {
-        stream.set_read_timeout(Some(within)).expect("a time-out can be set");
+        stream
+            .set_read_timeout(Some(within))
+            .expect("a time-out can be set");
         match stream.read(&mut [0; 1]) {
             Ok(0) => {}
             Err(error) if error.kind() == ErrorKind::ConnectionReset => {}

@@ -9,8 +9,13 @@ fn keys(dir: &std::path::Path) -> Vec<String> {
     inspect.arg("inspect");
     let listed = run(inspect, "");
     assert_eq!(listed.code, Some(0), "{listed:?}");
-    let keys = listed.out.lines().filter_map(|line| line.split_whitespace().nth(1));
-    keys.filter(|key| key.contains('/') || *key == "root").map(str::to_owned).collect()
+    let keys = listed
+        .out
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(1));
+    keys.filter(|key| key.contains('/') || *key == "root")
+        .map(str::to_owned)
+        .collect()
 }
 
 fn inspected(dir: &std::path::Path, key: &str) -> String {
@@ -33,12 +38,18 @@ fn serves_from_an_empty_directory_and_comes_back_after_a_clean_stop() {
     let (status, metrics) = broker.admin("/metrics");
     assert_eq!(status, 200);
     assert!(metrics.contains("tidemill_ready 1"), "{metrics}");
-    assert!(metrics.contains("# TYPE tidemill_store_put_requests_total counter"), "{metrics}");
+    assert!(
+        metrics.contains("# TYPE tidemill_store_put_requests_total counter"),
+        "{metrics}"
+    );
     assert_eq!(broker.admin("/nothing").0, 404);
     assert_eq!(broker.stop(), Some(0));
     for key in keys(dir.path()) {
         let text = inspected(dir.path(), &key);
-        assert!(!text.contains("ClosedMarker"), "a clean stop leaves no marker: `{key}`");
+        assert!(
+            !text.contains("ClosedMarker"),
+            "a clean stop leaves no marker: `{key}`"
+        );
     }
     let broker = Setup::new(dir.path()).start();
     broker.produce("tides", &second);
@@ -73,8 +84,14 @@ fn a_taken_port_is_an_error_that_names_it() {
     serve.args(["--listen", &address]);
     let ended = run(serve, "");
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.err.contains(&address) && ended.err.contains("in use"), "{ended:?}");
-    assert!(!dir.path().join("tidemill-data").exists(), "nothing was written");
+    assert!(
+        ended.err.contains(&address) && ended.err.contains("in use"),
+        "{ended:?}"
+    );
+    assert!(
+        !dir.path().join("tidemill-data").exists(),
+        "nothing was written"
+    );
 }
 
 #[test]
@@ -105,16 +122,24 @@ fn a_second_broker_on_the_same_directory_is_told_who_holds_it() {
 fn a_listener_beyond_loopback_warns() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut setup = Setup::new(dir.path());
-    setup.set.push("advertised.listeners=PLAINTEXT://localhost:19092".to_owned());
+    setup
+        .set
+        .push("advertised.listeners=PLAINTEXT://localhost:19092".to_owned());
     setup.set.push("listeners=PLAINTEXT://0.0.0.0:0".to_owned());
     let mut serve = setup.command();
     // `--listen` comes first otherwise.
     serve = {
         let mut plain = command(dir.path());
-        plain.args(serve.get_args().filter(|arg| *arg != "--listen" && *arg != "127.0.0.1:0"));
+        plain.args(
+            serve
+                .get_args()
+                .filter(|arg| *arg != "--listen" && *arg != "127.0.0.1:0"),
+        );
         plain
     };
-    serve.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
+    serve
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped());
     let mut child = serve.spawn().expect("the binary runs");
     let mut line = String::new();
     let err = child.stderr.take().expect("piped");

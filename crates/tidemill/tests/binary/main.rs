@@ -1,5 +1,5 @@
-//! The real binary, started as a user starts it: on free ports, on directories of its own, beside an
-//! S3 server in process.
+//! The real binary, started as a user starts it: on free ports, on directories of its own, beside
+//! an S3 server in process.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stderr,

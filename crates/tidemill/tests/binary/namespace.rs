@@ -11,7 +11,9 @@ use crate::harness::{Ended, SOON, Setup, eventually, records, run};
 /// True if private mounts are possible.
 fn may_mount() -> bool {
     let script = "mount -t tmpfs -o size=1m none /tmp";
-    let tried = Command::new("unshare").args(["-m", "sh", "-ec", script]).output();
+    let tried = Command::new("unshare")
+        .args(["-m", "sh", "-ec", script])
+        .output();
     let possible = tried.is_ok_and(|tried| tried.status.success());
     if !possible {
         eprintln!("skipped: no private mount namespace here (`unshare -m` and mount need root)");
@@ -67,23 +69,38 @@ fn a_full_disk_stops_produce_alone_and_ends_with_space() {
     // More than fits: 12 MiB in records of 8 KiB.
     let large: Vec<String> = (0..1536).map(|n| format!("{n:08192}")).collect();
     let mut produce = broker.cli(&["produce", "tides"]);
-    produce.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    produce
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let input = dir.path().join("input");
     std::fs::write(&input, large.join("\n") + "\n").expect("space elsewhere");
     produce.stdin(std::fs::File::open(&input).expect("it is there"));
     let mut produce = produce.spawn().expect("the binary runs");
     eventually("the disk is full", SOON, || {
-        let free = inside(broker.pid(), &format!("df -k --output=avail {shown} | tail -1"));
+        let free = inside(
+            broker.pid(),
+            &format!("df -k --output=avail {shown} | tail -1"),
+        );
         free.out.trim().parse::<u64>().is_ok_and(|kib| kib < 1024)
     });
     std::thread::sleep(Duration::from_secs(2));
-    assert!(broker.status().is_none(), "a full disk does not end the broker\n{}", broker.err());
+    assert!(
+        broker.status().is_none(),
+        "a full disk does not end the broker\n{}",
+        broker.err()
+    );
     // What needs no space goes on.
     let listed = run(broker.cli(&["topic", "list"]), "");
     assert!(listed.out.contains("tides"), "{listed:?}\n{}", broker.err());
     assert_eq!(broker.admin("/health/live").0, 200);
     let few = run(broker.cli(&["consume", "tides", "--count", "10"]), "");
-    assert_eq!(few.out.lines().collect::<Vec<_>>(), first, "{few:?}\n{}", broker.err());
+    assert_eq!(
+        few.out.lines().collect::<Vec<_>>(),
+        first,
+        "{few:?}\n{}",
+        broker.err()
+    );
     inside(broker.pid(), &format!("rm {shown}/filler"));
     let waited = produce.wait().expect("the producer ends");
     let after = records(10, "after");

@@ -44,17 +44,29 @@ fn a_file_that_is_no_toml_or_is_missing() {
     missing.args(["serve", "--config", "nowhere.toml"]);
     refused(missing, dir.path(), &["nowhere.toml"]);
     std::fs::write(dir.path().join("tidemill.toml"), "= = =\n").expect("a file");
-    refused(Setup::new(dir.path()).command(), dir.path(), &["tidemill.toml"]);
+    refused(
+        Setup::new(dir.path()).command(),
+        dir.path(),
+        &["tidemill.toml"],
+    );
 }
 
 #[test]
 fn a_bad_variable() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut setup = Setup::new(dir.path());
-    setup.environment.insert("TIDEMILL_NUM_PARTITIONS".to_owned(), "zero".to_owned());
-    refused(setup.command(), dir.path(), &["TIDEMILL_NUM_PARTITIONS", "zero"]);
+    setup
+        .environment
+        .insert("TIDEMILL_NUM_PARTITIONS".to_owned(), "zero".to_owned());
+    refused(
+        setup.command(),
+        dir.path(),
+        &["TIDEMILL_NUM_PARTITIONS", "zero"],
+    );
     let mut setup = Setup::new(dir.path());
-    setup.environment.insert("TIDEMILL_NO_SUCH_THING".to_owned(), "1".to_owned());
+    setup
+        .environment
+        .insert("TIDEMILL_NO_SUCH_THING".to_owned(), "1".to_owned());
     refused(setup.command(), dir.path(), &["TIDEMILL_NO_SUCH_THING"]);
 }
 
@@ -82,10 +94,20 @@ fn flag_over_variable_over_file() {
     let text = "\"num.partitions\" = 3\n\"message.max.bytes\" = 77777\n";
     std::fs::write(dir.path().join("tidemill.toml"), text).expect("a file");
     let mut serve = Setup::new(dir.path()).set("num.partitions=5").command();
-    serve.env("TIDEMILL_NUM_PARTITIONS", "4").env("TIDEMILL_MESSAGE_MAX_BYTES", "88888");
+    serve
+        .env("TIDEMILL_NUM_PARTITIONS", "4")
+        .env("TIDEMILL_MESSAGE_MAX_BYTES", "88888");
     serve.arg("--print-config");
     let ended = run(serve, "");
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.out.contains("num.partitions = \"5\""), "{}", ended.out);
-    assert!(ended.out.contains("message.max.bytes = \"88888\""), "{}", ended.out);
+    assert!(
+        ended.out.contains("num.partitions = \"5\""),
+        "{}",
+        ended.out
+    );
+    assert!(
+        ended.out.contains("message.max.bytes = \"88888\""),
+        "{}",
+        ended.out
+    );
 }

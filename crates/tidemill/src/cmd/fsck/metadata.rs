@@ -10,11 +10,7 @@ use tidemill_log::{
     ckpt::{ChainError, find_closing},
     keys,
 };
-use tidemill_store::{
-    NumberedLog, Store, StoreError,
-    envelope::EnvelopeError,
-    root::ROOT_KEY,
-};
+use tidemill_store::{NumberedLog, Store, StoreError, envelope::EnvelopeError, root::ROOT_KEY};
 use tidemill_wire::ids::{PartitionId, WriterId};
 
 use super::report::Findings;
@@ -43,7 +39,10 @@ impl Metadata {
     /// The partitions that exist.
     pub fn partitions(&self) -> BTreeSet<PartitionId> {
         let topics = self.image.topics();
-        topics.flat_map(|topic| topic.partitions()).map(|(id, _)| id).collect()
+        topics
+            .flat_map(|topic| topic.partitions())
+            .map(|(id, _)| id)
+            .collect()
     }
 
     /// True if there are new entries.
@@ -80,7 +79,12 @@ pub async fn check(
     };
     let image = cluster.image();
     found.topics(image.topic_count());
-    let mut check = Check { store, cluster_id, found, say };
+    let mut check = Check {
+        store,
+        cluster_id,
+        found,
+        say,
+    };
     check.entries(image.next(), deep).await?;
     check.snapshots().await?;
     check.writers(&image).await?;
@@ -92,7 +96,10 @@ fn note(error: MetadataError, found: &mut Findings) -> Result<(), String> {
     let text = error.to_string();
     match error {
         MetadataError::Store(_)
-        | MetadataError::Object { error: EnvelopeError::TooNew { .. }, .. } => return Err(text),
+        | MetadataError::Object {
+            error: EnvelopeError::TooNew { .. },
+            ..
+        } => return Err(text),
         MetadataError::Object { key, error } => found.damage(&key, &error.to_string()),
         MetadataError::ForeignCluster { key } => found.damage(&key, "of another cluster"),
         MetadataError::Gap { key, highest } => {
@@ -118,7 +125,10 @@ impl Check<'_> {
     async fn entries(&mut self, next: u64, deep: bool) -> Result<(), String> {
         let log = NumberedLog::new(self.store.clone(), META_PREFIX);
         let listed = log.list_from(0).await.map_err(silent)?;
-        self.found.looked_at(listed.len() as u64, listed.iter().map(|(_, size)| size).sum());
+        self.found.looked_at(
+            listed.len() as u64,
+            listed.iter().map(|(_, size)| size).sum(),
+        );
         let there: BTreeSet<u64> = listed.into_iter().map(|(number, _)| number).collect();
         for number in FIRST_ENTRY..next {
             let key = log.key(number);
@@ -128,7 +138,9 @@ impl Check<'_> {
             (self.say)(&key);
             // What a listing lacks is asked for by name.
             match log.read(number).await.map_err(silent)? {
-                None => self.found.damage(&key, "missing; entries are never deleted"),
+                None => self
+                    .found
+                    .damage(&key, "missing; entries are never deleted"),
                 Some(bytes) => {
                     let decoded = decode_entry(&bytes).map(|entry| entry.cluster_id);
                     self.decoded(&key, decoded)?;
@@ -162,7 +174,9 @@ impl Check<'_> {
             Ok(id) if id == self.cluster_id => {}
             Ok(_) => self.found.damage(key, "of another cluster"),
             Err(EnvelopeError::TooNew { what }) => {
-                return Err(format!("`{key}`: {what} of a newer version; upgrade this tidemill"));
+                return Err(format!(
+                    "`{key}`: {what} of a newer version; upgrade this tidemill"
+                ));
             }
             Err(error) => self.found.damage(key, &error.to_string()),
         }
@@ -179,7 +193,8 @@ impl Check<'_> {
             (self.say)(&format!("writer {writer}"));
             let Some(state) = image.writer(writer) else {
                 let key = format!("{META_PREFIX}/{:020}", writer.0);
-                self.found.damage(&key, "partitions name this writer, which never registered");
+                self.found
+                    .damage(&key, "partitions name this writer, which never registered");
                 continue;
             };
             if let Some(recorded) = state.sealed {

@@ -30,7 +30,10 @@ struct Line {
 
 impl From<Finding> for Line {
     fn from(finding: Finding) -> Self {
-        Self { key: finding.key, what: finding.what }
+        Self {
+            key: finding.key,
+            what: finding.what,
+        }
     }
 }
 
@@ -55,17 +58,27 @@ pub struct Findings {
 impl Findings {
     /// Nothing found yet in `store`.
     pub fn new(store: String, deep: bool) -> Self {
-        Self { store, deep, ..Self::default() }
+        Self {
+            store,
+            deep,
+            ..Self::default()
+        }
     }
 
     /// The check could not be made.
     pub fn unchecked(error: String) -> Self {
-        Self { error: Some(error), ..Self::default() }
+        Self {
+            error: Some(error),
+            ..Self::default()
+        }
     }
 
     /// Something is lost, unreadable or contradictory.
     pub fn damage(&mut self, key: &str, what: &str) {
-        self.damage.push(Line { key: key.to_owned(), what: what.to_owned() });
+        self.damage.push(Line {
+            key: key.to_owned(),
+            what: what.to_owned(),
+        });
     }
 
     /// So many more objects were looked at.
@@ -82,13 +95,22 @@ impl Findings {
     /// Adds what the log's check has found. Keys that are neither the log's nor the metadata's are
     /// garbage.
     pub fn add(&mut self, report: Report) {
-        self.damage.extend(report.damage.into_iter().map(Line::from));
-        self.garbage.extend(report.garbage.into_iter().map(Line::from));
+        self.damage
+            .extend(report.damage.into_iter().map(Line::from));
+        self.garbage
+            .extend(report.garbage.into_iter().map(Line::from));
         let strangers = report.others.into_iter().filter(|key| !is_metadata(key));
         self.garbage.extend(strangers.map(|key| {
             let aside = key.starts_with("lost+found/");
-            let what = if aside { "set aside as torn" } else { "no object of tidemill's" };
-            Line { key, what: what.to_owned() }
+            let what = if aside {
+                "set aside as torn"
+            } else {
+                "no object of tidemill's"
+            };
+            Line {
+                key,
+                what: what.to_owned(),
+            }
         }));
         self.pending = report.pending;
         self.writers = report.writers;
@@ -120,7 +142,10 @@ impl Findings {
             #[serde(flatten)]
             findings: &'a Findings,
         }
-        let whole = Whole { verdict: self.verdict(), findings: self };
+        let whole = Whole {
+            verdict: self.verdict(),
+            findings: self,
+        };
         serde_json::to_writer_pretty(&mut *out, &whole)?;
         writeln!(out)
     }
@@ -139,14 +164,26 @@ impl Findings {
         for Line { key, what } in &self.garbage {
             writeln!(out, "garbage: `{key}`: {what}")?;
         }
-        let Self { topics, partitions, writers, objects, bytes, pending, .. } = self;
+        let Self {
+            topics,
+            partitions,
+            writers,
+            objects,
+            bytes,
+            pending,
+            ..
+        } = self;
         writeln!(
             out,
             "checked {}: {topics} topics, {partitions} partitions with data, {writers} writers, \
              {objects} objects, {bytes} bytes; {pending} objects wait for deletion",
             self.store
         )?;
-        let how = if self.deep { "every byte" } else { "headers and directories" };
+        let how = if self.deep {
+            "every byte"
+        } else {
+            "headers and directories"
+        };
         match self.verdict() {
             Verdict::Sound => writeln!(out, "sound ({how})"),
             Verdict::Garbage => writeln!(out, "sound, with {} garbage objects", self.garbage.len()),
