@@ -248,7 +248,7 @@ pub struct Fsck {
 #[cfg(feature = "bench")]
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// Handed to the benchmarks' own command line; `tidemill bench -- --help` lists them.
+    /// Handed to the benchmarks' own command line; `tidemill bench help` lists them.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub args: Vec<String>,
 }

@@ -78,9 +78,20 @@ async fn run(command: Command) -> ExitCode {
             return ExitCode::from(verdict as u8);
         }
         #[cfg(feature = "bench")]
-        Command::Bench(_) => Ok(()),
+        Command::Bench(args) => bench(args, &runtime, &mut out).await,
     };
     report(result.and_then(|()| Ok(out.flush()?))).into()
+}
+
+#[cfg(feature = "bench")]
+async fn bench(
+    args: cli::BenchArgs,
+    runtime: &Runtime,
+    out: &mut (impl Write + Send),
+) -> Result<(), CommandError> {
+    let args = ["tidemill bench".to_owned()].into_iter().chain(args.args);
+    let measured = tidemill_bench::run(args, runtime, out).await;
+    measured.map_err(|error| CommandError(error.to_string()))
 }
 
 fn report(result: Result<(), CommandError>) -> Exit {

@@ -1,0 +1,89 @@
+//! The commands.
+
+mod disk;
+mod load;
+pub mod s3;
+
+use std::{
+    fs::OpenOptions,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use tidemill_runtime::Runtime;
+
+use crate::{
+    cli::{Cli, Command},
+    compare,
+    error::BenchError,
+    report::{self, Row},
+};
+
+/// Where results go.
+pub struct Output<'a> {
+    out: &'a mut dyn Write,
+    json: Option<PathBuf>,
+}
+
+impl<'a> Output<'a> {
+    /// Tables go to `out`, rows as JSON lines to the end of a file if one is named.
+    pub fn new(out: &'a mut dyn Write, json: Option<&Path>) -> Self {
+        Self {
+            out,
+            json: json.map(Path::to_owned),
+        }
+    }
+
+    /// Prints rows as one table, and as JSON lines.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub fn rows(&mut self, rows: &[Row]) -> Result<(), BenchError> {
+        report::table(rows, self.out).map_err(BenchError::io("output"))?;
+        self.json(rows)
+    }
+
+    /// Writes rows as JSON lines, if a file was named.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub fn json(&mut self, rows: &[Row]) -> Result<(), BenchError> {
+        let Some(path) = &self.json else {
+            return Ok(());
+        };
+        let failed = || BenchError::io(format!("`{}`", path.display()));
+        let mut open = OpenOptions::new();
+        let mut file = open
+            .create(true)
+            .append(true)
+            .open(path)
+            .map_err(failed())?;
+        let lines: String = rows.iter().map(|row| row.json() + "\n").collect();
+        file.write_all(lines.as_bytes()).map_err(failed())
+    }
+
+    /// A line for the person who waits.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn say(&mut self, text: &str) -> Result<(), BenchError> {
+        writeln!(self.out, "{text}").map_err(BenchError::io("output"))?;
+        self.out.flush().map_err(BenchError::io("output"))
+    }
+}
+
+/// Runs a command.
+///
+/// # Errors
+/// The measurement failed.
+pub async fn run(cli: Cli, runtime: &Runtime, out: &mut dyn Write) -> Result<(), BenchError> {
+    let mut out = Output::new(out, cli.json.as_deref());
+    match cli.command {
+        Command::Produce(args) => load::produce(args, runtime, &mut out).await,
+        Command::Consume(args) => load::consume(args, runtime, &mut out).await,
+        Command::E2e(args) => load::e2e(args, runtime, &mut out).await,
+        Command::S3(args) => s3::run(args, runtime, &mut out).await,
+        Command::Disk(args) => disk::run(args, runtime, &mut out).await,
+        Command::Compare(args) => compare::run(args, runtime, &mut out).await,
+    }
+}
