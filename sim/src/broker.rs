@@ -1,6 +1,7 @@
 //! Broker incarnations: start, kill, freeze, clean stop.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -9,6 +10,7 @@ use std::{
 };
 
 use futures_util::FutureExt as _;
+use parking_lot::Mutex;
 use tidemill_cluster::{
     StartError, StartOptions, Started,
     format::{BrokerLevels, BrokerRegistration},
@@ -140,7 +142,7 @@ pub async fn start_broker(world: &Arc<World>, harshness: u64) -> Result<Arc<Brok
     let memory = Arc::clone(&world.memory);
     let seed = entropy.next_u64();
     let backend = FaultyBackend::new(memory, world.runtime.clone(), seed, plan(harshness));
-    trace(world, &backend);
+    watch(world, &backend);
     let options = StoreOptions {
         request_timeout: Duration::from_secs(5),
         ..StoreOptions::default()
@@ -189,33 +191,51 @@ pub async fn start_broker(world: &Arc<World>, harshness: u64) -> Result<Arc<Brok
     Ok(broker)
 }
 
-/// With `TIDEMILL_TRACE` set, every object that comes or goes is in the event log.
-fn trace(world: &Arc<World>, backend: &FaultyBackend) {
-    if std::env::var_os("TIDEMILL_TRACE").is_none() {
-        return;
-    }
-    let (world, index) = (Arc::clone(world), world.broker_count());
+/// A write that takes longer has been held up on its way.
+const PROMPT_MS: i64 = 1_000;
+
+/// Notes writes that arrive late or twice, which nobody can be expected to collect; with
+/// `TIDEMILL_TRACE` set, every object that comes or goes is in the event log.
+fn watch(world: &Arc<World>, backend: &FaultyBackend) {
+    let traced = std::env::var_os("TIDEMILL_TRACE").is_some();
+    let (world, index) = (Arc::downgrade(world), world.broker_count());
+    let sent: Mutex<BTreeMap<u64, i64>> = Mutex::default();
     backend.on_event(move |event| {
+        let Some(world) = world.upgrade() else {
+            return;
+        };
         let what = match (event.operation, &event.phase) {
-            (Operation::Put | Operation::Copy, Phase::Written(true)) => "created",
+            (Operation::Put | Operation::Copy, Phase::Sent) => {
+                sent.lock().insert(event.request, world.now_ms());
+                return;
+            }
+            (Operation::Put | Operation::Copy, Phase::Written(true)) => {
+                let sent = sent.lock().get(&event.request).copied().unwrap_or(0);
+                world.created(&event.key, world.now_ms() - sent > PROMPT_MS);
+                "created"
+            }
             (Operation::Delete, Phase::Landed(Ok(()))) => "deleted",
             _ => return,
         };
-        if !event.key.starts_with("meta") {
+        if traced && !event.key.starts_with("meta") {
             world.note(&format!("b{index} {what} {}", event.key));
-            if event.key.contains("/ckpt/")
-                && let Some(Ok(bytes)) = world.memory.get(&event.key).now_or_never()
-                && let Ok((checkpoint, _)) = Checkpoint::decode(&bytes)
-            {
-                world.note(&format!(
-                    "  full {} replay from {} garbage {:?} cleanup {:?} dropped {:?}",
-                    checkpoint.full,
-                    checkpoint.replay_from,
-                    checkpoint.garbage,
-                    checkpoint.cleanup,
-                    checkpoint.dropped
-                ));
-            }
+            describe(&world, &event.key);
         }
     });
+}
+
+fn describe(world: &World, key: &str) {
+    if key.contains("/ckpt/")
+        && let Some(Ok(bytes)) = world.memory.get(key).now_or_never()
+        && let Ok((checkpoint, _)) = Checkpoint::decode(&bytes)
+    {
+        world.note(&format!(
+            "  full {} replay from {} garbage {:?} cleanup {:?} dropped {:?}",
+            checkpoint.full,
+            checkpoint.replay_from,
+            checkpoint.garbage,
+            checkpoint.cleanup,
+            checkpoint.dropped
+        ));
+    }
 }

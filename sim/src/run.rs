@@ -161,7 +161,26 @@ async fn finish(world: &Arc<World>, entropy: &tidemill_runtime::Entropy) -> Vec<
         }
     }
     again.kill();
+    findings.extend(check_objects(world, &again).await);
     findings
+}
+
+/// I18-I20, I22: everything listed is there and whole, everything else is somebody's to delete.
+async fn check_objects(world: &Arc<World>, broker: &crate::broker::Broker) -> Vec<Finding> {
+    broker.backend.heal();
+    let patience = std::time::Duration::from_secs(10);
+    let store = broker.started.log.store();
+    match tidemill_cluster::fsck::fsck(store, true, patience, &|_| {}).await {
+        Ok(report) => {
+            let damage = report.damage.iter().map(|f| format!("I18 damage: {f}"));
+            let garbage = report.garbage.iter().filter(|f| !world.is_late(&f.key));
+            let garbage = garbage.map(|f| format!("I20 garbage: {f}"));
+            let strangers = report.others.iter().map(|f| format!("I20 stranger: {f}"));
+            world.note(&format!("fsck: {} objects", report.objects));
+            damage.chain(garbage).chain(strangers).collect()
+        }
+        Err(error) => vec![format!("fsck failed: {error}")],
+    }
 }
 
 async fn all_partitions(

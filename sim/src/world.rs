@@ -1,6 +1,6 @@
 //! What all actors share.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tidemill_invariants::log::Marks;
@@ -34,6 +34,8 @@ struct State {
     next_value: u64,
     next_producer_id: i64,
     stopping: bool,
+    /// Objects that were created, and whether a late or second write did it.
+    created: BTreeMap<String, bool>,
 }
 
 /// The world of one run. Its runtime outlives every broker.
@@ -239,6 +241,18 @@ impl World {
         let mut state = self.state.lock();
         state.history.marks(now, broker, partition.id(), marks);
         marks
+    }
+
+    /// Notes that an object was created.
+    pub fn created(&self, key: &str, late: bool) {
+        let mut state = self.state.lock();
+        let again = state.created.contains_key(key);
+        state.created.insert(key.to_owned(), late || again);
+    }
+
+    /// True if the object is the work of a write that came late, or once more.
+    pub fn is_late(&self, key: &str) -> bool {
+        self.state.lock().created.get(key).copied().unwrap_or(false)
     }
 
     /// Uses the history.

@@ -7,7 +7,9 @@
 mod cluster;
 mod error;
 pub mod format;
+pub mod fsck;
 pub mod image;
+pub mod inspect;
 mod leadership;
 mod reread;
 pub mod seal;

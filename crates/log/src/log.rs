@@ -63,9 +63,14 @@ impl Log {
             reader,
             leftovers: Mutex::new(recovered.leftovers),
         });
-        recovered.partitions.into_iter().for_each(|partition| {
-            log.adopt(partition);
-        });
+        for partition in recovered.partitions {
+            let partition = log.adopt(partition);
+            let extents = partition.extents();
+            if !extents.is_empty() {
+                let inherited = (partition.id(), extents);
+                log.leftovers.lock().inherited.push(inherited);
+            }
+        }
         log
     }
 

@@ -29,6 +29,6 @@ pub use envelope::{Envelope, ObjectKind, PutId};
 pub use error::{StoreError, StoreErrorKind};
 pub use numbered::{CreateOutcome, NumberedLog};
 pub use open::{OpenError, OpenOptions, open};
-pub use root::{FORMAT_LEVEL, Root, RootError, open_root, read_root};
+pub use root::{FORMAT_LEVEL, ROOT_KEY, Root, RootError, open_root, read_root};
 pub use stats::{LatencySummary, StoreCounters};
 pub use store::{LIST_PAGE, Store, StoreOptions};

@@ -118,6 +118,10 @@ async fn recover_once(
     let mut bases: BTreeMap<PartitionId, Base> = BTreeMap::new();
     // Newest writers first, down to one that published a checkpoint: it holds all that was there.
     let mut is_complete = false;
+    let mut leftovers = Leftovers {
+        cleanup: sealed.iter().map(|sealed| sealed.writer).collect(),
+        ..Leftovers::default()
+    };
     let sealed_writers = image.writers().filter(|w| w.sealed.is_some() && w.id < me);
     let writers: Vec<WriterId> = sealed_writers.map(|w| w.id).collect();
     for writer in writers.into_iter().rev() {
@@ -130,7 +134,9 @@ async fn recover_once(
         }
         let mut chain = read_chain(&store, writer).await?;
         check_closed(image, writer, &chain)?;
-        is_complete |= chain.newest.is_some();
+        if !is_complete {
+            is_complete = leftovers.add(writer, &chain, |id| image.partition(id).is_some());
+        }
         for (id, heir) in open {
             if let Some(base) = base_of(*id, heir, writer, &mut chain)? {
                 bases.insert(*id, base);
@@ -138,7 +144,6 @@ async fn recover_once(
         }
         chains.insert(writer, chain);
     }
-    let leftovers = leftovers(image, me, sealed, &mut chains);
     let mut partitions = replay_all(options, cluster, &chains, bases).await?;
     for (id, heir) in &heirs {
         if let Some(recovered) = partitions.get_mut(id) {
@@ -150,33 +155,6 @@ async fn recover_once(
         partitions: partitions.into_values().collect(),
         leftovers,
     })
-}
-
-/// What the writers before this one leave to clean up: their logs, what waited for its deletion, and
-/// what belonged to topics that are deleted.
-fn leftovers(
-    image: &Image,
-    me: WriterId,
-    sealed: &[Sealed],
-    chains: &mut BTreeMap<WriterId, ChainState>,
-) -> Leftovers {
-    let mut leftovers = Leftovers {
-        cleanup: sealed.iter().map(|sealed| sealed.writer).collect(),
-        ..Leftovers::default()
-    };
-    for (writer, chain) in chains {
-        leftovers.cleanup.insert(*writer);
-        leftovers.cleanup.append(&mut chain.cleanup);
-        leftovers.garbage.append(&mut chain.garbage);
-        // What this broker takes over has been moved out of the chains, or an older one still holds it.
-        for (id, state) in std::mem::take(&mut chain.partitions) {
-            if image.partition(id).is_none() {
-                leftovers.orphans.push((id, state.extents));
-            }
-        }
-    }
-    leftovers.cleanup.remove(&me);
-    leftovers
 }
 
 /// What the checkpoints of `writer` say of a partition; none if an older writer's must be asked.

@@ -102,7 +102,8 @@ fn pick(tail: &Tail, extents: &Arc<ExtentList>, request: &ReadRequest, end: Offs
         };
     };
     let memory = first.data.is_some();
-    if !memory && first.base_offset < tail.rolled_below() {
+    // A log start in the midst of a batch may be where the extents end: the batch is in none then.
+    if !memory && first.last_offset < tail.rolled_below() {
         return Source::Extents(extents.clone());
     }
     let mut left = request.max_bytes as u64;

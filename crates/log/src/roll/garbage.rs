@@ -57,6 +57,9 @@ impl Roller {
                     .await?;
             }
         }
+        for (_, list) in self.gone_unpublished() {
+            self.all_of(&list, Offset(0), &mut candidates).await?;
+        }
         for (_, list) in self.orphans.clone() {
             self.all_of(&list, Offset(0), &mut candidates).await?;
         }

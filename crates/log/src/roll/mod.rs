@@ -103,6 +103,9 @@ pub struct Leftovers {
     pub garbage: BTreeSet<DataObjectId>,
     /// Partitions that checkpoints hold, but whose topics were deleted: their objects are freed.
     pub orphans: Vec<(PartitionId, ExtentList)>,
+    /// What the partitions that were taken over list. Filled by the log: one that is dropped before
+    /// the first checkpoint holds it leaves its objects behind.
+    pub inherited: Vec<(PartitionId, Arc<ExtentList>)>,
 }
 
 impl Leftovers {
@@ -254,6 +257,8 @@ pub struct Roller {
     wal_trims: VecDeque<WalTrim>,
     cleanup: BTreeSet<WriterId>,
     orphans: Vec<(PartitionId, ExtentList)>,
+    /// Taken over, and in no checkpoint of this writer yet.
+    inherited: Vec<(PartitionId, Arc<ExtentList>)>,
     retention_due: BTreeMap<PartitionId, i64>,
 }
 
@@ -283,6 +288,7 @@ impl Roller {
             wal_trims: VecDeque::new(),
             cleanup: leftovers.cleanup,
             orphans: leftovers.orphans,
+            inherited: leftovers.inherited,
             retention_due: BTreeMap::new(),
             log,
         }

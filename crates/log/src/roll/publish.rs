@@ -16,6 +16,7 @@ use super::{
 use crate::{
     ckpt::{Published, Round},
     error::AppendFailed,
+    extents::ExtentList,
     format::{checkpoint::PartitionUpdate, manifest},
     types::{DataObjectId, Extent, ManifestRef, PartitionHead},
 };
@@ -30,7 +31,9 @@ const MANIFEST_EXTENTS_MAX: u32 = 1_024;
 pub(super) struct Pending {
     changes: Vec<Change>,
     /// Heads of partitions that a full checkpoint holds although they did not change.
-    unchanged: Vec<PartitionHead>,
+    unchanged: Vec<(PartitionHead, Arc<ExtentList>)>,
+    /// Partitions that were taken over, dropped, and never held by a checkpoint.
+    orphaned: BTreeSet<PartitionId>,
     dropped: Vec<PartitionId>,
     cut: Option<u64>,
     garbage: BTreeSet<DataObjectId>,
@@ -93,6 +96,11 @@ impl Roller {
     ) -> Result<(), RollError> {
         let full = self.ckpt.full_is_due();
         let mut named = self.write_manifests(&mut changes).await?;
+        let orphaned = self
+            .gone_unpublished()
+            .into_iter()
+            .map(|(id, _)| id)
+            .collect();
         let mut added = self.find_garbage(&changes, &dropped).await?;
         for change in &changes {
             named.extend(change.after.recent.iter().map(|extent| extent.object));
@@ -119,6 +127,7 @@ impl Roller {
         self.pending = Some(Pending {
             changes,
             unchanged,
+            orphaned,
             dropped,
             cut,
             garbage: added,
@@ -142,7 +151,7 @@ impl Roller {
         &self,
         changes: &[Change],
         full: bool,
-    ) -> (Vec<PartitionUpdate>, Vec<PartitionHead>) {
+    ) -> (Vec<PartitionUpdate>, Vec<(PartitionHead, Arc<ExtentList>)>) {
         let mut updates = BTreeMap::new();
         let mut unchanged = Vec::new();
         for change in changes {
@@ -157,8 +166,9 @@ impl Roller {
                     continue;
                 }
                 let head = partition.head();
-                updates.insert(partition.id(), whole_update(&head, &partition.extents()));
-                unchanged.push(head);
+                let extents = partition.extents();
+                updates.insert(partition.id(), whole_update(&head, &extents));
+                unchanged.push((head, extents));
             }
         }
         (updates.into_values().collect(), unchanged)
@@ -244,16 +254,17 @@ impl Roller {
             self.note(&change.head, &extents);
             change.partition.install_extents(extents, change.end);
         }
-        for head in &pending.unchanged {
-            if let Some(partition) = self.log.partition(head.partition) {
-                self.note(head, &partition.extents());
-            }
+        for (head, extents) in &pending.unchanged {
+            self.note(head, extents);
         }
         for partition in &pending.dropped {
             self.known.remove(partition);
             self.retention_due.remove(partition);
         }
         self.orphans.clear();
+        let known = &self.known;
+        self.inherited
+            .retain(|(id, _)| !pending.orphaned.contains(id) && !known.contains_key(id));
         self.unpublished.clear();
         let due = self.now() + self.options.grace;
         self.garbage

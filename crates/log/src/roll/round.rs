@@ -9,7 +9,10 @@ use super::{
     build::{OutBatch, OutRun, Output},
     change::Change,
 };
-use crate::{format::data::BatchInfo, partition::Partition, read::Caching, types::TailBatch};
+use crate::{
+    extents::ExtentList, format::data::BatchInfo, partition::Partition, read::Caching,
+    types::TailBatch,
+};
 
 /// Batches of neighbouring partitions are read together up to this size, so that a WAL object that
 /// holds many of them is read once.
@@ -88,9 +91,7 @@ impl Roller {
             })
             .collect();
         let dropped = self.gone();
-        let first = self.ckpt.newest().is_none();
-        let inherited = first && !(self.cleanup.is_empty() && self.orphans.is_empty());
-        if changes.is_empty() && dropped.is_empty() && !inherited {
+        if changes.is_empty() && dropped.is_empty() && !self.owes_checkpoint() {
             return Ok(report);
         }
         report.partitions = changes.len();
@@ -103,6 +104,22 @@ impl Roller {
     pub(super) fn gone(&self) -> Vec<PartitionId> {
         let is_gone = |id: &&PartitionId| self.log.partition(**id).is_none();
         self.known.keys().filter(is_gone).copied().collect()
+    }
+
+    /// Partitions that were taken over and dropped before a checkpoint of this writer held them.
+    pub(super) fn gone_unpublished(&self) -> Vec<(PartitionId, Arc<ExtentList>)> {
+        let is_gone = |(id, _): &&(PartitionId, Arc<ExtentList>)| {
+            self.log.partition(*id).is_none() && !self.known.contains_key(id)
+        };
+        self.inherited.iter().filter(is_gone).cloned().collect()
+    }
+
+    /// True if there is something to say although no partition has changed.
+    pub(super) fn owes_checkpoint(&self) -> bool {
+        let first = self.ckpt.newest().is_none();
+        first && !self.cleanup.is_empty()
+            || !self.orphans.is_empty()
+            || !self.gone_unpublished().is_empty()
     }
 
     /// True if the newest checkpoint does not say how things stand.

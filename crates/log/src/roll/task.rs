@@ -221,11 +221,7 @@ impl Roller {
     /// True if something waits that no amount of bytes will bring about: the first checkpoint after
     /// a takeover, old data, a deleted topic.
     fn is_round_due(&self) -> bool {
-        let first = self.ckpt.newest().is_none();
-        if first && !(self.cleanup.is_empty() && self.orphans.is_empty()) {
-            return true;
-        }
-        if !self.gone().is_empty() {
+        if self.owes_checkpoint() || !self.gone().is_empty() {
             return true;
         }
         let interval = i64::try_from(self.options.interval.as_millis()).unwrap_or(i64::MAX);
