@@ -194,7 +194,7 @@ pub async fn start_broker(world: &Arc<World>, harshness: u64) -> Result<Arc<Brok
 /// A write that takes longer has been held up on its way.
 const PROMPT_MS: i64 = 1_000;
 
-/// Notes writes that arrive late or twice, which nobody can be expected to collect; with
+/// Notes writes of zombies and those that arrive late or twice, which nobody can collect; with
 /// `TIDEMILL_TRACE` set, every object that comes or goes is in the event log.
 fn watch(world: &Arc<World>, backend: &FaultyBackend) {
     let traced = std::env::var_os("TIDEMILL_TRACE").is_some();
@@ -211,7 +211,9 @@ fn watch(world: &Arc<World>, backend: &FaultyBackend) {
             }
             (Operation::Put | Operation::Copy, Phase::Written(true)) => {
                 let sent = sent.lock().get(&event.request).copied().unwrap_or(0);
-                world.created(&event.key, world.now_ms() - sent > PROMPT_MS);
+                let late = world.now_ms() - sent > PROMPT_MS;
+                let zombie = world.broker_count() > index + 1;
+                world.created(&event.key, late || zombie);
                 "created"
             }
             (Operation::Delete, Phase::Landed(Ok(()))) => "deleted",
