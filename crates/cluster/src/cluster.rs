@@ -122,8 +122,8 @@ impl Cluster {
     /// Announces this broker; the number of the entry becomes its writer id.
     ///
     /// # Errors
-    /// [`MetadataError`] if the log cannot be written within `deadline`; the registration may be in the
-    /// log all the same, as one of a writer that never wrote anything.
+    /// [`MetadataError`] if the log cannot be written within `deadline`; the registration may be in
+    /// the log all the same, as one of a writer that never wrote anything.
     pub async fn register(
         &self,
         registration: BrokerRegistration,
@@ -188,8 +188,8 @@ impl Cluster {
         }
     }
 
-    /// Applies entry `number` unless it is applied already. Entries come from several tasks, each of
-    /// which has applied all lower ones before.
+    /// Applies entry `number` unless it is applied already. Entries come from several tasks, each
+    /// of which has applied all lower ones before.
     fn apply_if_next(&self, number: u64, changes: &[Change]) {
         self.image.send_if_modified(|image| {
             if image.next() != number {

@@ -1,5 +1,5 @@
-//! Proof from the bucket alone: `root`, the metadata log and its snapshots, and all that the log has
-//! stored for the partitions they name.
+//! Proof from the bucket alone: `root`, the metadata log and its snapshots, and all that the log
+//! has stored for the partitions they name.
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
@@ -54,8 +54,8 @@ impl From<StoreError> for FsckError {
     }
 }
 
-/// Checks everything stored, beside a live broker or without; writes nothing. With `deep` every byte is
-/// read. `progress` is told what is being looked at.
+/// Checks everything stored, beside a live broker or without; writes nothing. With `deep` every
+/// byte is read. `progress` is told what is being looked at.
 ///
 /// # Errors
 /// [`FsckError`]

@@ -228,7 +228,8 @@ impl Image {
             .is_some_and(|writer| writer.sealed.is_none())
     }
 
-    /// Dynamic configurations of a broker, or with none the cluster-wide ones; empty if none are set.
+    /// Dynamic configurations of a broker, or with none the cluster-wide ones; empty if none are
+    /// set.
     #[must_use]
     pub fn broker_configs(&self, node: Option<NodeId>) -> Arc<Configs> {
         self.broker_configs.get(&node).cloned().unwrap_or_default()

@@ -1,4 +1,5 @@
-//! Keeps the log in step with the image: partitions that this broker leads, their settings, deletions.
+//! Keeps the log in step with the image: partitions that this broker leads, their settings,
+//! deletions.
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
 //! What a cluster agrees on: the metadata log and its image, registration, tenures, sealing, start.
 //!
-//! - [`Change`] is one change of metadata; an entry of the metadata log is a list of them ([`format`]).
+//! - [`Change`] is one change of metadata; an entry of the metadata log is a list of them
+//!   ([`format`]).
 //! - [`Image`] is the state after a number of entries: brokers, topics, configurations, tenures.
 //! - [`Cluster`] reads the log, commits changes to it and tells who waits ([`Cluster::watch`]).
 

@@ -6,8 +6,8 @@ use tidemill_store::{NumberedLog, StoreError, StoreErrorKind, envelope::Envelope
 /// Reads of one object before its damage is believed although no two of them agreed.
 const READS_MAX: usize = 8;
 
-/// Reads number `n` and decodes it; none if there is no such object. An object counts as damaged only
-/// once two reads have given the same bytes: an answer may be cut short or garbled on its way.
+/// Reads number `n` and decodes it; none if there is no such object. An object counts as damaged
+/// only once two reads have given the same bytes: an answer may be cut short or garbled on its way.
 pub(crate) async fn read_decoded<T>(
     log: &NumberedLog,
     n: u64,

@@ -1,7 +1,8 @@
 //! Sealing a dead or stuck writer (design, section 2 "Ownership and takeover").
 //!
-//! Any broker may seal any writer, several at once and each of them may die at any point: every step is
-//! a put-if-absent, and the first closing checkpoint decides. Nothing here depends on a clock (R6).
+//! Any broker may seal any writer, several at once and each of them may die at any point: every
+//! step is a put-if-absent, and the first closing checkpoint decides. Nothing here depends on a
+//! clock (R6).
 
 mod checkpoints;
 mod marker;
@@ -57,8 +58,8 @@ pub struct Sealed {
     pub found_closed: bool,
     /// Keys of torn objects that were moved to `lost+found/`.
     pub lost: Vec<String>,
-    /// When its highest WAL object was written, Unix milliseconds by the store's clock; none if it was
-    /// found closed or never wrote. For a warning only.
+    /// When its highest WAL object was written, Unix milliseconds by the store's clock; none if it
+    /// was found closed or never wrote. For a warning only.
     pub last_write_ms: Option<i64>,
 }
 

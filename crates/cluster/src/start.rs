@@ -1,8 +1,8 @@
 //! From a store to a log that serves: what every broker start does, in order.
 //!
 //! `root`, metadata log, registration (which gives the writer id), WAL object 0, sealing of
-//! predecessors, `WriterSealed` and the new tenures, replay, and the log. Each step is a put-if-absent
-//! or a read, so a start that dies anywhere is followed by another one.
+//! predecessors, `WriterSealed` and the new tenures, replay, and the log. Each step is a
+//! put-if-absent or a read, so a start that dies anywhere is followed by another one.
 
 mod error;
 mod recover;

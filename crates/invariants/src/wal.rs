@@ -1,7 +1,7 @@
 //! The commit rule of the WAL: which entries are committed, and which a replay applies.
 //!
-//! Sets of numbers before a number n are bitmaps: bit j stands for number n - 1 - j. Numbers further
-//! back than [`SPAN`] - 1 are always decided.
+//! Sets of numbers before a number n are bitmaps: bit j stands for number n - 1 - j. Numbers
+//! further back than [`SPAN`] - 1 are always decided.
 
 use crate::{Violation, require};
 

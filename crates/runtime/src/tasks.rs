@@ -190,8 +190,8 @@ impl Tasks {
         names
     }
 
-    /// Stops all tasks at their next await, as if the process had died: for the simulation. Blocking
-    /// work goes on.
+    /// Stops all tasks at their next await, as if the process had died: for the simulation.
+    /// Blocking work goes on.
     pub fn abort_all(&self) {
         for running in self.0.running.lock().values() {
             if let Some(abort) = &running.abort {

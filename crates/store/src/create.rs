@@ -27,8 +27,8 @@ const DAMAGED_READS: u32 = 8;
 
 impl Store {
     /// Creates `key` with `body`, whose first bytes hold `put_id` ([`Envelope`]), with the same
-    /// bytes again until the outcome is certain (R2). A `deadline` of `None` waits for ever and waits out
-    /// refusals too (R4); with one, a refusal is returned at once.
+    /// bytes again until the outcome is certain (R2). A `deadline` of `None` waits for ever and
+    /// waits out refusals too (R4); with one, a refusal is returned at once.
     ///
     /// # Errors
     /// - `Refused` if the store refuses and no earlier try of this call can have landed.

@@ -58,7 +58,8 @@ pub enum Command {
 /// Where the data lies.
 #[derive(Clone, Debug, Args)]
 pub struct Data {
-    /// Data: `file:DIR`, `memory:`, `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`.
+    /// Data: `file:DIR`, `memory:`, `s3://bucket/prefix`, `gs://bucket/prefix`,
+    /// `az://container/prefix`.
     ///
     /// Keys and endpoint of a bucket come from the usual variables (`AWS_ACCESS_KEY_ID`,
     /// `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`, `GOOGLE_*`, `AZURE_*`).

@@ -1,8 +1,8 @@
 //! Fetch (key 1), versions 4-18.
 //!
 //! v4 isolation level; v5 log start; v7 sessions; v9 leader epoch; v11 rack (reader brokers will
-//! use it); v12 flexible, diverging epochs; v13 topic ids; v15 replica state moves to a tag; v16 node
-//! endpoints; v17, v18 fields of followers. Followers are served as consumers.
+//! use it); v12 flexible, diverging epochs; v13 topic ids; v15 replica state moves to a tag; v16
+//! node endpoints; v17, v18 fields of followers. Followers are served as consumers.
 
 use std::{sync::Arc, time::Duration};
 

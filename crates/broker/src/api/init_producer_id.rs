@@ -1,8 +1,8 @@
 //! InitProducerId (key 22), versions 0-5.
 //!
 //! v2 flexible; v3 producer id and epoch of a transactional producer that goes on; v4, v5 error
-//! codes only. Without a transactional id each call gives a new id at epoch 0, and writes nothing (K28).
-//! Transactional ids are refused for good until transactions are served.
+//! codes only. Without a transactional id each call gives a new id at epoch 0, and writes nothing
+//! (K28). Transactional ids are refused for good until transactions are served.
 
 use tidemill_wire::{
     ErrorCode,

@@ -1,7 +1,7 @@
 //! JoinGroup (key 11), versions 0-9.
 //!
-//! v1 rebalance time-out; v4 a member id is required first (KIP-394); v5 static members (KIP-345); v6
-//! flexible; v7 protocol type; v8 reason (logged by nobody, so left out); v9 skip_assignment
+//! v1 rebalance time-out; v4 a member id is required first (KIP-394); v5 static members (KIP-345);
+//! v6 flexible; v7 protocol type; v8 reason (logged by nobody, so left out); v9 skip_assignment
 //! (KIP-814).
 
 use tidemill_wire::{

@@ -1,6 +1,7 @@
 //! LeaveGroup (key 13), versions 0-5.
 //!
-//! v3 several members, static ones by instance id alone (KIP-345); v4 flexible; v5 reason (left out).
+//! v3 several members, static ones by instance id alone (KIP-345); v4 flexible; v5 reason (left
+//! out).
 
 use tidemill_wire::{
     ErrorCode,

@@ -1,7 +1,8 @@
 //! OffsetCommit (key 8), versions 2-10.
 //!
-//! v2-v4 a retention time of its own (K86); v6 leader epoch; v7 static members; v8 flexible; v9 member
-//! epochs (KIP-848; classic generations here); v10 topic ids. Answered once the offsets are durable.
+//! v2-v4 a retention time of its own (K86); v6 leader epoch; v7 static members; v8 flexible; v9
+//! member epochs (KIP-848; classic generations here); v10 topic ids. Answered once the offsets are
+//! durable.
 
 use tidemill_cluster::Image;
 use tidemill_wire::{

@@ -1,8 +1,8 @@
 //! OffsetFetch (key 9), versions 1-10.
 //!
-//! v2 all topics by null, and an error of the whole; v5 leader epochs; v6 flexible; v7 require_stable
-//! (always so: there are no transactions yet); v8 several groups; v9 member epochs (KIP-848, left out:
-//! classic groups have none); v10 topic ids.
+//! v2 all topics by null, and an error of the whole; v5 leader epochs; v6 flexible; v7
+//! require_stable (always so: there are no transactions yet); v8 several groups; v9 member epochs
+//! (KIP-848, left out: classic groups have none); v10 topic ids.
 
 use tidemill_cluster::Image;
 use tidemill_wire::{

@@ -79,9 +79,9 @@ where
 }
 
 impl Cluster {
-    /// Commits the changes that `closure` makes of the image; with none it only reads. The closure is
-    /// run again whenever another broker's entry comes first, so it must decide by the image alone.
-    /// Dropping the future does not take the change back.
+    /// Commits the changes that `closure` makes of the image; with none it only reads. The closure
+    /// is run again whenever another broker's entry comes first, so it must decide by the image
+    /// alone. Dropping the future does not take the change back.
     ///
     /// Waits for ever while the store is down (R4); the caller's time-out is its own.
     ///

@@ -65,8 +65,8 @@ impl Cluster {
         }
     }
 
-    /// The newest snapshot that can be read; a damaged one is passed over, since the entries are all
-    /// there, one of a newer broker is not.
+    /// The newest snapshot that can be read; a damaged one is passed over, since the entries are
+    /// all there, one of a newer broker is not.
     async fn load_snapshot(&self) -> Result<(), MetadataError> {
         let listed = self.snapshots.list_from(0).await?;
         for (number, _) in listed.into_iter().rev() {

@@ -72,7 +72,8 @@ pub struct NewTopic {
     pub name: String,
     /// Number of partitions, at least 1.
     pub partitions: u32,
-    /// As asked for by the client, echoed to it (K59); data is as durable as the store whatever it is.
+    /// As asked for by the client, echoed to it (K59); data is as durable as the store whatever it
+    /// is.
     pub replication_factor: i16,
     /// Configurations set explicitly.
     pub configs: BTreeMap<String, String>,
@@ -166,9 +167,9 @@ pub enum Change {
     },
 }
 
-/// Kinds from here on may be skipped by a broker that does not know them. Below, 12 to 31 are reserved:
-/// 12 ACLs added, 13 ACLs removed, 14 SCRAM user set, 15 SCRAM user removed, 16 quotas set, 17 Released,
-/// 18 writer forgotten.
+/// Kinds from here on may be skipped by a broker that does not know them. Below, 12 to 31 are
+/// reserved: 12 ACLs added, 13 ACLs removed, 14 SCRAM user set, 15 SCRAM user removed, 16 quotas
+/// set, 17 Released, 18 writer forgotten.
 pub(super) const MAY_IGNORE_FROM: u16 = 0x8000;
 
 impl Change {
@@ -382,8 +383,8 @@ impl StartedTenure {
     }
 }
 
-/// A topic with more partitions than this is damage, not data: one object of this size would not have
-/// been written.
+/// A topic with more partitions than this is damage, not data: one object of this size would not
+/// have been written.
 const PARTITIONS_MAX: u32 = 1_000_000;
 
 /// Refuses a count that would allocate what no broker ever wrote.

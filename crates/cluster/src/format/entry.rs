@@ -1,9 +1,9 @@
 //! One number of the metadata log.
 //!
 //! Scope: the cluster. Mutability: none; never trimmed. Layout of the directory (little endian), no
-//! body: u32 number of changes, then each as u16 kind, u32 length, that many bytes. Kinds below 0x8000
-//! that a reader does not know stop it; others are skipped. A change may grow by new fields at its end
-//! only with a new kind.
+//! body: u32 number of changes, then each as u16 kind, u32 length, that many bytes. Kinds below
+//! 0x8000 that a reader does not know stop it; others are skipped. A change may grow by new fields
+//! at its end only with a new kind.
 
 use bytes::Bytes;
 use tidemill_store::{Envelope, ObjectKind, PutId, envelope::EnvelopeError};

@@ -1,9 +1,9 @@
 //! A snapshot of the image.
 //!
 //! Scope: the cluster. Mutability: none; named by the last entry it holds, `meta-snap/<n>`; only a
-//! shortcut, the entries are never trimmed. Layout of the directory (little endian), no body: u64 next
-//! entry, u32 finalized level, writers, lineage nodes (each before those that follow it), topics, deleted
-//! topics, broker configurations. A topic's partitions are run-length coded.
+//! shortcut, the entries are never trimmed. Layout of the directory (little endian), no body: u64
+//! next entry, u32 finalized level, writers, lineage nodes (each before those that follow it),
+//! topics, deleted topics, broker configurations. A topic's partitions are run-length coded.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,5 +1,5 @@
-//! Applying entries. Total and deterministic: every broker makes the same of the same entries, so what
-//! makes no sense is void and never an error.
+//! Applying entries. Total and deterministic: every broker makes the same of the same entries, so
+//! what makes no sense is void and never an error.
 
 use std::{collections::BTreeMap, sync::Arc};
 

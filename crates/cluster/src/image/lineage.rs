@@ -1,7 +1,7 @@
 //! Who led a partition, tenure by tenure.
 //!
-//! Every restart gives all partitions a new tenure. Partitions with one history share it, so that ten
-//! thousand of them and a thousand restarts cost a thousand nodes.
+//! Every restart gives all partitions a new tenure. Partitions with one history share it, so that
+//! ten thousand of them and a thousand restarts cost a thousand nodes.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ pub struct Tenure {
     pub writer: WriterId,
     /// The lowest number of its WAL that may hold an entry of the partition.
     pub first_wal: u64,
-    /// The highest such number, where the leader released the partition; otherwise the end of its WAL,
-    /// which a sealed writer's [`crate::format::ClosedWal`] tells.
+    /// The highest such number, where the leader released the partition; otherwise the end of its
+    /// WAL, which a sealed writer's [`crate::format::ClosedWal`] tells.
     pub last_wal: Option<u64>,
 }
 

@@ -8,8 +8,8 @@ const CHUNK_MAX: usize = 96;
 
 type Chunk<K, V> = Arc<Vec<(K, V)>>;
 
-/// An ordered map. Cloning it costs one reference count; a change to a shared one copies the list of
-/// chunks (one reference count each) and one chunk.
+/// An ordered map. Cloning it costs one reference count; a change to a shared one copies the list
+/// of chunks (one reference count each) and one chunk.
 #[derive(Clone, Debug)]
 pub struct SharedMap<K, V> {
     /// No chunk is empty; ascending.

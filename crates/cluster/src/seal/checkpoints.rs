@@ -45,7 +45,8 @@ impl Sealer<'_> {
     ) -> Result<(ClosedWal, ClosingCheckpoint, bool), SealError> {
         let mut ours = None;
         loop {
-            // Also the look after the creation (R11): only what a listing shows as the newest counts.
+            // Also the look after the creation (R11): only what a listing shows as the newest
+            // counts.
             let follows = match self.newest().await? {
                 Newest::None => None,
                 Newest::Checkpoint(id) => Some(id),
@@ -63,7 +64,8 @@ impl Sealer<'_> {
                 .checkpoints
                 .create(number, body, put_id, self.options.deadline)
                 .await?;
-            // Somebody else's is a late checkpoint of the writer or another closing one: read again.
+            // Somebody else's is a late checkpoint of the writer or another closing one: read
+            // again.
             if matches!(created, CreateOutcome::Ours) {
                 ours = Some(put_id);
             }

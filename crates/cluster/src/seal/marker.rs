@@ -1,7 +1,7 @@
 //! The closed marker: a WAL number that its writer can never use.
 //!
-//! Scope: one number of one writer's WAL. Mutability: none; never deleted. Layout: an envelope with an
-//! empty directory.
+//! Scope: one number of one writer's WAL. Mutability: none; never deleted. Layout: an envelope with
+//! an empty directory.
 
 use bytes::Bytes;
 use tidemill_store::{Envelope, ObjectKind, PutId};

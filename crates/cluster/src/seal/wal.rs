@@ -66,8 +66,8 @@ impl Sealer<'_> {
         }
     }
 
-    /// Reads from the top down until all below is known to have landed. Returns what landed, and what
-    /// is closed already.
+    /// Reads from the top down until all below is known to have landed. Returns what landed, and
+    /// what is closed already.
     async fn find_landed(&mut self) -> Result<(Landed, BTreeSet<u64>), SealError> {
         let mut listed = self.wal.list_from(0).await?;
         let mut landed = Landed::default();
@@ -193,8 +193,9 @@ impl Sealer<'_> {
         }
     }
 
-    /// One listing from the highest landed number on. False if it shows anything above it that is not
-    /// a marker, or no longer shows it: then the log was alive, and trimmed, while we closed it.
+    /// One listing from the highest landed number on. False if it shows anything above it that is
+    /// not a marker, or no longer shows it: then the log was alive, and trimmed, while we closed
+    /// it.
     async fn look_again(&self, landed: &Landed, closed: &BTreeSet<u64>) -> Result<bool, SealError> {
         let from = landed.last.unwrap_or(0);
         let listed = self.wal.list_from(from).await?;

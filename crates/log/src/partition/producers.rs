@@ -1,8 +1,8 @@
 //! What a partition knows of its idempotent producers (K25-K27).
 //!
-//! Two views: *pending* batches, appended and not yet durable, validate what comes next; *committed*
-//! ones answer duplicates at once. A batch moves from one to the other when it commits, and nowhere
-//! else (I8).
+//! Two views: *pending* batches, appended and not yet durable, validate what comes next;
+//! *committed* ones answer duplicates at once. A batch moves from one to the other when it commits,
+//! and nowhere else (I8).
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -156,7 +156,8 @@ impl Producers {
             });
     }
 
-    /// Moves the oldest pending batch of the producer, which must be this one, to the committed view.
+    /// Moves the oldest pending batch of the producer, which must be this one, to the committed
+    /// view.
     pub fn commit(&mut self, header: &BatchHeader, written_ms: i64) {
         // Markers have no sequence number and are never pending.
         let queue = self.pending.get_mut(&header.producer_id);

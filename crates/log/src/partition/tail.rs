@@ -79,7 +79,8 @@ impl Tail {
         self.unrolled_bytes
     }
 
-    /// Notes that everything below `end` is in extents; returns the bytes that are unrolled no more.
+    /// Notes that everything below `end` is in extents; returns the bytes that are unrolled no
+    /// more.
     pub fn mark_rolled(&mut self, end: Offset) -> u64 {
         if end <= self.rolled_below {
             return 0;

@@ -345,7 +345,8 @@ impl Rebuilt {
         spans: impl FnOnce() -> Vec<WalSpan>,
     ) -> Result<(), Violation> {
         let (base, last) = (header.base_offset, header.last_offset());
-        // A checkpoint's head may be newer than the data it lists: effects are skipped, data is not.
+        // A checkpoint's head may be newer than the data it lists: effects are skipped, data is
+        // not.
         if base >= self.next {
             log_rule::offsets_are_dense(self.next.0, base.0, last.0)?;
             self.next = header.next_offset();

@@ -70,8 +70,8 @@ impl Roller {
         }
     }
 
-    /// Fails once the log has stopped. A stopped log lists no partitions, which must not be taken for
-    /// their deletion: to be called after every look at them, before anything is concluded.
+    /// Fails once the log has stopped. A stopped log lists no partitions, which must not be taken
+    /// for their deletion: to be called after every look at them, before anything is concluded.
     pub(super) fn still_leads(&self) -> Result<(), RollError> {
         match self.log.stopped() {
             None => Ok(()),

@@ -1,4 +1,5 @@
-//! A small sealer: markers over the span, second look, bitmap. The real one is in the cluster crate.
+//! A small sealer: markers over the span, second look, bitmap. The real one is in the cluster
+//! crate.
 
 use std::collections::BTreeSet;
 
