@@ -175,8 +175,8 @@ routes! {
     AlterConfigs => alter_configs::handle;
     DescribeLogDirs => describe_log_dirs::handle;
     CreatePartitions => create_partitions::handle;
-    IncrementalAlterConfigs => incremental_alter_configs::handle;
     DeleteGroups => delete_groups::handle;
+    IncrementalAlterConfigs => incremental_alter_configs::handle;
     OffsetDelete => offset_delete::handle;
     DescribeCluster => describe_cluster::handle;
     DescribeTopicPartitions => describe_topic_partitions::handle;

@@ -4,7 +4,10 @@
 mod common;
 
 mod churn;
+mod client;
 mod limits;
 mod machine;
+mod offsets;
+mod rebalance;
 mod sim;
 mod statics;

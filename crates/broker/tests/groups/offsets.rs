@@ -1,0 +1,405 @@
+//! Committed offsets: K48, K50, K51, K84, K86, OffsetDelete, snapshots of `__consumer_offsets`.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use tidemill_wire::{
+    Decoder, ErrorCode, Message,
+    batch::{BatchIter, Records},
+    messages::{
+        delete_topics::{DeleteTopicState, DeleteTopicsRequest},
+        fetch::PartitionData,
+        offset_commit::OffsetCommitRequest,
+        offset_delete::{
+            OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
+        },
+        offset_fetch::{
+            OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic,
+            OffsetFetchRequestTopics,
+        },
+    },
+    records::offset_commit::{OffsetCommitKey, OffsetCommitValue},
+};
+
+use crate::{
+    client::*,
+    common::{Client, Harness},
+};
+
+const TOPIC: &str = "__consumer_offsets";
+
+#[tokio::test(start_paused = true)]
+async fn k50_k51_what_was_committed_comes_back_and_nothing_is_minus_one() {
+    let h = start().await;
+    let id = h.topic("t", 3).await;
+    let mut client = h.connect();
+    let nothing = committed(&mut client, "g", 0).await;
+    assert_eq!(
+        (nothing.committed_offset, nothing.committed_leader_epoch),
+        (-1, -1)
+    );
+    assert_eq!(nothing.metadata, Some(text("")));
+    assert_eq!(nothing.error_code, ErrorCode::NONE);
+    for (offset, version) in (10..).zip(2..=10) {
+        let mut request = commit_request("g", "t", &[(1, offset), (9, 1)]);
+        request.topics[0].topic_id = id;
+        let done = client.call(version, &request).await;
+        let codes = done.topics[0].partitions.iter().map(|part| part.error_code);
+        let codes: Vec<_> = codes.collect();
+        let unknown = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+        assert_eq!(codes, [ErrorCode::NONE, unknown], "version {version}");
+        let kept = committed(&mut client, "g", 1).await;
+        assert_eq!(kept.committed_offset, offset, "I15");
+        assert_eq!(kept.metadata, Some(text("words")));
+        let epoch = if version >= 6 { 7 } else { -1 };
+        assert_eq!(kept.committed_leader_epoch, epoch);
+    }
+    let long = "x".repeat(5_000);
+    let mut request = commit_request("g", "t", &[(1, 1)]);
+    request.topics[0].partitions[0].committed_metadata = Some(text(&long));
+    let refused = client.call(8, &request).await;
+    let code = refused.topics[0].partitions[0].error_code;
+    assert_eq!(code, ErrorCode::OFFSET_METADATA_TOO_LARGE);
+    request.generation_id_or_member_epoch = 3;
+    request.group_id = text("nobody");
+    request.topics[0].partitions[0].committed_metadata = None;
+    let refused = client.call(8, &request).await;
+    let code = refused.topics[0].partitions[0].error_code;
+    assert_eq!(code, ErrorCode::ILLEGAL_GENERATION);
+}
+
+async fn fetch_all(client: &mut Client, version: i16, topics: Option<Vec<i32>>) -> Vec<i64> {
+    let topics = topics.map(|indexes| match indexes.is_empty() {
+        true => Vec::new(),
+        false => vec![OffsetFetchRequestTopic {
+            name: text("t"),
+            partition_indexes: indexes,
+        }],
+    });
+    let request = OffsetFetchRequest {
+        group_id: text("g"),
+        topics,
+        ..OffsetFetchRequest::default()
+    };
+    let response = client.call(version, &request).await;
+    assert_eq!(response.error_code, ErrorCode::NONE);
+    let parts = response.topics.iter().flat_map(|topic| &topic.partitions);
+    parts.map(|part| part.committed_offset).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_topics_by_null_none_by_an_empty_array_and_many_groups_at_once() {
+    let h = start().await;
+    let id = h.topic("t", 3).await;
+    let mut client = h.connect();
+    assert_eq!(
+        fetch_all(&mut client, 2, None).await,
+        [0i64; 0],
+        "before there is any group"
+    );
+    commit(&mut client, "g", &[(0, 5), (2, 6)]).await;
+    for version in [2, 5, 7] {
+        assert_eq!(fetch_all(&mut client, version, None).await, [5, 6]);
+        assert_eq!(
+            fetch_all(&mut client, version, Some(Vec::new())).await,
+            [0i64; 0]
+        );
+        assert_eq!(
+            fetch_all(&mut client, version, Some(vec![1, 2])).await,
+            [-1, 6]
+        );
+    }
+    assert_eq!(fetch_all(&mut client, 1, Some(vec![0])).await, [5]);
+    let group = |name: &str, topics| OffsetFetchRequestGroup {
+        group_id: text(name),
+        topics,
+        ..OffsetFetchRequestGroup::default()
+    };
+    for version in [8, 9, 10] {
+        let asked = |topic_id| OffsetFetchRequestTopics {
+            name: text("t"),
+            topic_id,
+            partition_indexes: vec![0],
+        };
+        let strange = tidemill_wire::ids::TopicId([9; 16]);
+        let groups = vec![
+            group("g", None),
+            group("g", Some(Vec::new())),
+            group("x", Some(vec![asked(id)])),
+            group("g", Some(vec![asked(id), asked(strange)])),
+        ];
+        let request = OffsetFetchRequest {
+            groups,
+            ..OffsetFetchRequest::default()
+        };
+        let answer = client.call(version, &request).await.groups;
+        assert!(
+            answer
+                .iter()
+                .all(|group| group.error_code == ErrorCode::NONE)
+        );
+        assert_eq!(answer[0].topics[0].partitions.len(), 2);
+        assert!(answer[1].topics.is_empty());
+        assert_eq!(answer[2].topics[0].partitions[0].committed_offset, -1);
+        assert_eq!(answer[3].topics[0].partitions[0].committed_offset, 5);
+        if version == 10 {
+            assert_eq!(answer[0].topics[0].topic_id, id);
+            let code = answer[3].topics[1].partitions[0].error_code;
+            assert_eq!(code, ErrorCode::UNKNOWN_TOPIC_ID);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn commits_are_answered_in_order_and_the_last_one_stands() {
+    let h = start().await;
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    let sent = 200;
+    for offset in 0..sent {
+        client
+            .send(7, &commit_request("g", "t", &[(0, offset)]))
+            .await;
+    }
+    for _ in 0..sent {
+        let (_, answer) = client.receive::<OffsetCommitRequest>(7).await;
+        assert_eq!(answer.topics[0].partitions[0].error_code, ErrorCode::NONE);
+    }
+    assert_eq!(
+        committed(&mut client, "g", 0).await.committed_offset,
+        sent - 1
+    );
+    let h = restart(&h).await;
+    let kept = committed(&mut h.connect(), "g", 0).await.committed_offset;
+    assert_eq!(kept, sent - 1);
+}
+
+async fn commit_v2(client: &mut Client, group: &str, retention_ms: i64) {
+    let mut request = commit_request(group, "t", &[(0, 5)]);
+    request.retention_time_ms = retention_ms;
+    let done = client.call(2, &request).await;
+    assert_eq!(done.topics[0].partitions[0].error_code, ErrorCode::NONE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn k86_a_commits_own_retention_time() {
+    let mut h = start().await;
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    for (group, retention_ms) in [
+        ("long", 15_000),
+        ("short", 3_000),
+        ("none", 0),
+        ("default", -1),
+    ] {
+        commit_v2(&mut client, group, retention_ms).await;
+    }
+    for group in ["long", "short", "none", "default"] {
+        assert_eq!(committed(&mut client, group, 0).await.committed_offset, 5);
+    }
+    h = restart(&h).await;
+    let mut client = h.connect();
+    h.sleep(Duration::from_secs(13)).await;
+    for (group, offset) in [("long", 5), ("short", -1), ("none", -1), ("default", 5)] {
+        assert_eq!(
+            committed(&mut client, group, 0).await.committed_offset,
+            offset,
+            "{group}"
+        );
+    }
+    h.sleep(Duration::from_secs(25)).await;
+    assert_eq!(committed(&mut client, "long", 0).await.committed_offset, -1);
+    assert_eq!(
+        delete(&mut client, "long").await,
+        ErrorCode::GROUP_ID_NOT_FOUND
+    );
+    assert_eq!(
+        committed(&mut client, "default", 0).await.committed_offset,
+        5
+    );
+    h.sleep(Duration::from_secs(7 * 24 * 3_600)).await;
+    let mut client = h.connect();
+    assert_eq!(
+        committed(&mut client, "default", 0).await.committed_offset,
+        -1
+    );
+    let h = restart(&h).await;
+    let mut client = h.connect();
+    for group in ["long", "short", "none", "default"] {
+        assert_eq!(
+            committed(&mut client, group, 0).await.committed_offset,
+            -1,
+            "{group}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn k86_live_members_keep_their_offsets() {
+    let h = start().await;
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    let joined = join(&mut client, 9, "g").await;
+    sync(&mut client, 5, "g", &joined).await;
+    let mut request = commit_request("g", "t", &[(0, 5)]);
+    request.retention_time_ms = 1_000;
+    request.member_id = joined.member_id.clone();
+    request.generation_id_or_member_epoch = joined.generation_id;
+    client.call(2, &request).await;
+    for _ in 0..10 {
+        h.sleep(Duration::from_secs(10)).await;
+        assert_eq!(beat(&mut client, "g", &joined).await, ErrorCode::NONE);
+    }
+    assert_eq!(committed(&mut client, "g", 0).await.committed_offset, 5);
+    leave(&mut client, 3, "g", &joined.member_id).await;
+    h.sleep(Duration::from_secs(21)).await;
+    assert_eq!(committed(&mut client, "g", 0).await.committed_offset, -1);
+}
+
+async fn delete_offset(client: &mut Client, group: &str, topic: &str) -> (ErrorCode, ErrorCode) {
+    let request = OffsetDeleteRequest {
+        group_id: text(group),
+        topics: vec![OffsetDeleteRequestTopic {
+            name: text(topic),
+            partitions: vec![OffsetDeleteRequestPartition { partition_index: 0 }],
+        }],
+    };
+    let response = client.call(0, &request).await;
+    let own = response
+        .topics
+        .first()
+        .map(|topic| topic.partitions[0].error_code);
+    (response.error_code, own.unwrap_or(ErrorCode::NONE))
+}
+
+#[tokio::test(start_paused = true)]
+async fn offsets_of_topics_that_nobody_subscribes_to_can_be_deleted() {
+    let h = start().await;
+    for topic in ["t", "u"] {
+        h.topic(topic, 1).await;
+    }
+    let mut client = h.connect();
+    let none = (ErrorCode::GROUP_ID_NOT_FOUND, ErrorCode::NONE);
+    assert_eq!(delete_offset(&mut client, "g", "t").await, none);
+    for topic in ["t", "u"] {
+        client.call(7, &commit_request("g", topic, &[(0, 5)])).await;
+    }
+    let joined = join(&mut client, 9, "g").await;
+    sync(&mut client, 5, "g", &joined).await;
+    let ok = (ErrorCode::NONE, ErrorCode::NONE);
+    let held = (ErrorCode::NONE, ErrorCode::GROUP_SUBSCRIBED_TO_TOPIC);
+    assert_eq!(delete_offset(&mut client, "g", "t").await, held);
+    assert_eq!(delete_offset(&mut client, "g", "u").await, ok);
+    let unknown = (ErrorCode::NONE, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+    assert_eq!(delete_offset(&mut client, "g", "x").await, unknown);
+    assert_eq!(fetch_all(&mut client, 7, None).await, [5]);
+    leave(&mut client, 3, "g", &joined.member_id).await;
+    assert_eq!(delete_offset(&mut client, "g", "t").await, ok);
+    assert_eq!(fetch_all(&mut client, 7, None).await, [0i64; 0]);
+    let h = restart(&h).await;
+    assert_eq!(fetch_all(&mut h.connect(), 7, None).await, [0i64; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_topics_offsets_do_not_meet_its_successor() {
+    let h = start().await;
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    assert_eq!(commit(&mut client, "g", &[(0, 5)]).await, ErrorCode::NONE);
+    let request = DeleteTopicsRequest {
+        topics: vec![DeleteTopicState {
+            name: Some(text("t")),
+            ..DeleteTopicState::default()
+        }],
+        timeout_ms: 1_000,
+        ..DeleteTopicsRequest::default()
+    };
+    let deleted = client.call(6, &request).await;
+    assert_eq!(deleted.responses[0].error_code, ErrorCode::NONE);
+    h.topic("t", 1).await;
+    h.sleep(Duration::from_secs(1)).await;
+    assert_eq!(committed(&mut client, "g", 0).await.committed_offset, -1);
+    let h = restart(&h).await;
+    assert_eq!(
+        committed(&mut h.connect(), "g", 0).await.committed_offset,
+        -1
+    );
+}
+
+/// Reads `__consumer_offsets` as a lag monitor does, to its end; the newest offset of each partition.
+async fn monitor(h: &Harness) -> (i64, BTreeMap<i32, i64>) {
+    let mut client = h.connect();
+    let mut newest = BTreeMap::new();
+    let image = h.cluster.image();
+    let topic = image.topic_by_name(TOPIC).expect("it exists");
+    let (id, _) = topic.partitions().next().expect("it has one");
+    let start = h.log.partition(id).expect("led").log_start().0;
+    let mut offset = start;
+    loop {
+        let data: PartitionData = client.fetch(TOPIC, 0, offset).await;
+        assert_eq!(data.error_code, ErrorCode::NONE);
+        if offset == data.high_watermark {
+            return (start, newest);
+        }
+        let bytes = data.records.as_ref().expect("never null").to_bytes();
+        for batch in BatchIter::new(bytes) {
+            let batch = batch.expect("a whole batch");
+            for record in Records::open(&batch.bytes, 8 << 20).expect("readable") {
+                let record = record.expect("a record");
+                offset = record.offset.0 + 1;
+                let mut key = Decoder::new(record.key.expect("a key"));
+                if key.i16().expect("a tag") > 1 {
+                    continue;
+                }
+                let key = OffsetCommitKey::decode(&mut key, 0).expect("Kafka's format");
+                let mut value = Decoder::new(record.value.expect("a value"));
+                let version = value.i16().expect("a version");
+                let value = OffsetCommitValue::decode(&mut value, version).expect("its format");
+                newest.insert(key.partition, value.offset);
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn k84_a_reader_of_the_topic_reaches_its_end_and_understands_it() {
+    let h = start().await;
+    h.topic("t", 3).await;
+    let mut client = h.connect();
+    let joined = join(&mut client, 9, "other").await;
+    sync(&mut client, 5, "other", &joined).await;
+    commit(&mut client, "g", &[(0, 5), (1, 6)]).await;
+    commit(&mut client, "g", &[(0, 7)]).await;
+    let (start, newest) = monitor(&h).await;
+    assert_eq!((start, newest), (0, BTreeMap::from([(0, 7), (1, 6)])));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_lets_the_log_begin_later_and_loses_nothing() {
+    const PARTITIONS: i32 = 50;
+    let h = start().await;
+    h.topic("t", PARTITIONS).await;
+    let mut client = h.connect();
+    let mut last = 0;
+    for round in 0..1_200 {
+        let offsets: Vec<(i32, i64)> = (0..PARTITIONS)
+            .map(|index| (index, i64::from(index) * 1_000 + round))
+            .collect();
+        assert_eq!(commit(&mut client, "g", &offsets).await, ErrorCode::NONE);
+        last = round;
+    }
+    h.sleep(Duration::from_secs(30)).await;
+    let (start, newest) = monitor(&h).await;
+    assert!(start > 0, "the log start has moved");
+    let wanted: BTreeMap<i32, i64> = (0..PARTITIONS)
+        .map(|index| (index, i64::from(index) * 1_000 + last))
+        .collect();
+    assert_eq!(newest, wanted, "what is left is complete");
+    let h = restart(&h).await;
+    let mut client = h.connect();
+    for (index, offset) in wanted {
+        assert_eq!(
+            committed(&mut client, "g", index).await.committed_offset,
+            offset
+        );
+    }
+}
