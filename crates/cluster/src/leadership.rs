@@ -1,14 +1,16 @@
 //! Keeps the log in step with the image: partitions that this broker leads, their settings,
 //! deletions.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tidemill_log::Log;
+use tidemill_runtime::Instant;
 use tidemill_wire::ids::WriterId;
 
 use crate::{
     cluster::Cluster,
+    format::Change,
     image::{Image, Topic},
     start::PartitionSettings,
 };
@@ -20,7 +22,14 @@ pub struct Leadership {
     settings: PartitionSettings,
     /// The image the log is in step with.
     seen: Mutex<Arc<Image>>,
+    /// When the log last dropped a partition.
+    dropped_at: Mutex<Instant>,
 }
+
+/// Pause between looks whether deleted topics may be forgotten. Costs no request.
+const FORGET_INTERVAL: Duration = Duration::from_secs(30);
+/// A deleted topic is kept at least so long: well beyond the grace of its objects.
+const FORGET_AFTER: Duration = Duration::from_secs(180);
 
 impl std::fmt::Debug for Leadership {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -36,7 +45,9 @@ impl Leadership {
         settings: PartitionSettings,
         seen: Arc<Image>,
     ) -> Arc<Self> {
+        let now = log.runtime().clock.monotonic();
         Arc::new(Self {
+            dropped_at: Mutex::new(now),
             cluster,
             log,
             settings,
@@ -64,6 +75,7 @@ impl Leadership {
                 for (id, _) in topic.partitions() {
                     self.log.drop_partition(id);
                 }
+                *self.dropped_at.lock() = self.log.runtime().clock.monotonic();
             }
         }
         if !Arc::ptr_eq(&image.broker_configs, &seen.broker_configs) {
@@ -82,6 +94,31 @@ impl Leadership {
                 None => {
                     self.log.create_partition(id, state.epoch, config);
                 }
+            }
+        }
+    }
+
+    /// Forgets deleted topics of which nothing is left. Never ends.
+    pub async fn forget(&self) {
+        let clock = self.log.runtime().clock.clone();
+        loop {
+            clock.sleep(FORGET_INTERVAL).await;
+            let deleted: Vec<_> = self.seen.lock().deleted_topics().map(|t| t.id).collect();
+            let settled = self.log.roll_state().is_some_and(|state| {
+                state.is_settled && state.at > *self.dropped_at.lock() + FORGET_AFTER
+            });
+            if deleted.is_empty() || !settled {
+                continue;
+            }
+            let decide = move |image: &Image| {
+                let known = deleted
+                    .iter()
+                    .filter(|id| image.deleted_topic(**id).is_some());
+                let changes = known.map(|id| Change::TopicForgotten { topic: *id });
+                Ok::<_, std::convert::Infallible>(changes.collect())
+            };
+            if let Err(error) = self.cluster.commit(decide).await {
+                tracing::debug!(%error, "deleted topics are kept");
             }
         }
     }

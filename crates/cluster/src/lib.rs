@@ -10,7 +10,6 @@ mod error;
 pub mod format;
 pub mod fsck;
 pub mod image;
-pub mod inspect;
 mod leadership;
 mod reread;
 pub mod seal;

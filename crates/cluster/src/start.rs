@@ -154,6 +154,9 @@ async fn lead(
     let follower = Arc::clone(&leadership);
     let follow = async move { follower.follow().await };
     options.runtime.tasks.spawn("metadata follower", follow);
+    let forgetter = Arc::clone(&leadership);
+    let forget = async move { forgetter.forget().await };
+    options.runtime.tasks.spawn("deleted topics", forget);
     Ok(Started {
         cluster: Arc::clone(cluster),
         log,

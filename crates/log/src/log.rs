@@ -14,7 +14,7 @@ use crate::{
     partition::{Partition, TailBudget},
     read::Reader,
     recover::{Recovered, RecoveredPartition},
-    roll::Leftovers,
+    roll::{Leftovers, RollState},
     wal::Wal,
 };
 
@@ -44,6 +44,7 @@ pub struct Log {
     wal: Arc<Wal>,
     reader: Arc<Reader>,
     leftovers: Mutex<Leftovers>,
+    roll_state: Mutex<Option<RollState>>,
 }
 
 impl Log {
@@ -62,6 +63,7 @@ impl Log {
             wal,
             reader,
             leftovers: Mutex::new(recovered.leftovers),
+            roll_state: Mutex::new(None),
         });
         for partition in recovered.partitions {
             let partition = log.adopt(partition);
@@ -158,6 +160,16 @@ impl Log {
     }
 
     /// What recovery left to clean up; once.
+    /// How far the roll has come with what is to go; looked at every few seconds.
+    #[must_use]
+    pub fn roll_state(&self) -> Option<RollState> {
+        *self.roll_state.lock()
+    }
+
+    pub(crate) fn note_roll_state(&self, state: RollState) {
+        *self.roll_state.lock() = Some(state);
+    }
+
     pub(crate) fn take_leftovers(&self) -> Leftovers {
         std::mem::take(&mut self.leftovers.lock())
     }

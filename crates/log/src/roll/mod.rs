@@ -131,6 +131,16 @@ impl Leftovers {
     }
 }
 
+/// How far the roll has come with what is to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RollState {
+    /// When it was looked at.
+    pub at: Instant,
+    /// True if the newest checkpoint holds no dropped partition and sealed writers are cleaned up after:
+    /// what is left of dropped partitions waits in the list of garbage for its grace to pass.
+    pub is_settled: bool,
+}
+
 /// What became of a partition that this writer does not lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use tidemill_runtime::{Instant, TaskHandle};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Ownership, RollError, Roller};
+use super::{Ownership, RollError, RollState, Roller};
 use crate::{
     ckpt::{ChainError, close},
     error::DrainError,
@@ -199,6 +199,7 @@ impl Roller {
         if now >= schedule.scan {
             schedule.scan = now + SCAN_INTERVAL;
             due |= self.is_round_due();
+            self.report(now);
         }
         if now >= schedule.log_starts {
             schedule.log_starts = now + LOG_START_INTERVAL;
@@ -216,6 +217,17 @@ impl Roller {
             schedule.clean = (!self.cleanup.is_empty()).then(|| now + CLEAN_PAUSE);
         }
         Ok(())
+    }
+
+    fn report(&self, at: Instant) {
+        let is_settled = !self.owes_checkpoint()
+            && self.gone().is_empty()
+            && self.cleanup.is_empty()
+            && self.pending.is_none();
+        // A stopped log lists nothing.
+        if self.still_leads().is_ok() {
+            self.log.note_roll_state(RollState { at, is_settled });
+        }
     }
 
     /// True if something waits that no amount of bytes will bring about: the first checkpoint after
