@@ -4,8 +4,9 @@
 //! transfer takes size / stream rate; a share of requests stalls. Each kind of request draws from a
 //! sequence of its own, so that with one seed the n-th PUT is as slow whatever is read meanwhile.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
+use parking_lot::Mutex;
 use tidemill_runtime::Entropy;
 use tidemill_store::testing::{Operation, S3Latency, S3Request};
 
@@ -125,37 +126,71 @@ impl Stalls {
     };
 }
 
+/// Prefixes with a sequence of their own; all beyond them share one. A run uses two or three.
+const LANES_MAX: usize = 64;
+
+/// The sequences that one prefix draws from.
+#[derive(Clone, Debug)]
+struct Lane {
+    put: Entropy,
+    get: Entropy,
+    other: Entropy,
+}
+
+impl Lane {
+    fn new(seed: u64) -> Self {
+        let root = Entropy::from_seed(seed);
+        Self {
+            put: root.fork(),
+            get: root.fork(),
+            other: root.fork(),
+        }
+    }
+}
+
 /// A profile with its random numbers.
+///
+/// Keys under one first folder draw from a sequence of their own, which is the same for each: the
+/// n-th PUT of a broker under `demo/` takes as long as the n-th raw PUT under `raw/`.
 #[derive(Debug)]
 pub struct LatencyModel {
     profile: Profile,
     stalls: Stalls,
-    put: Entropy,
-    get: Entropy,
-    other: Entropy,
+    seed: u64,
+    lanes: Mutex<BTreeMap<String, Lane>>,
 }
 
 impl LatencyModel {
     /// A model whose delays follow `seed`.
     #[must_use]
     pub fn new(profile: Profile, stalls: Stalls, seed: u64) -> Self {
-        let root = Entropy::from_seed(seed);
         Self {
             profile,
             stalls,
-            put: root.fork(),
-            get: root.fork(),
-            other: root.fork(),
+            seed,
+            lanes: Mutex::default(),
         }
     }
 
-    /// How long this request takes; the next number of its kind's sequence.
+    fn lane(&self, key: &str) -> Lane {
+        let folder = key.split_once('/').map_or("", |(folder, _)| folder);
+        let mut lanes = self.lanes.lock();
+        if let Some(lane) = lanes.get(folder) {
+            return lane.clone();
+        }
+        let folder = if lanes.len() < LANES_MAX { folder } else { "" };
+        let lane = lanes.entry(folder.to_owned());
+        lane.or_insert_with(|| Lane::new(self.seed)).clone()
+    }
+
+    /// How long a request for `key` takes; the next number of its folder's and kind's sequence.
     #[must_use]
-    pub fn draw(&self, operation: Operation, bytes: u64) -> S3Latency {
+    pub fn draw(&self, operation: Operation, key: &str, bytes: u64) -> S3Latency {
+        let lane = self.lane(key);
         let (entropy, delay, bytes) = match operation {
-            Operation::Put => (&self.put, self.profile.put, bytes),
-            Operation::Get => (&self.get, self.profile.get, bytes),
-            _ => (&self.other, self.profile.get, 0),
+            Operation::Put => (lane.put, self.profile.put, bytes),
+            Operation::Get => (lane.get, self.profile.get, bytes),
+            _ => (lane.other, self.profile.get, 0),
         };
         // One generator of its own per request: requests at the same time do not mix their draws.
         let entropy = entropy.fork();
@@ -175,6 +210,6 @@ impl LatencyModel {
     /// As [`LatencyModel::draw`], for the hook of the S3 server in process.
     #[must_use]
     pub fn latency(&self, request: &S3Request<'_>) -> S3Latency {
-        self.draw(request.operation, request.bytes)
+        self.draw(request.operation, request.key, request.bytes)
     }
 }

@@ -13,7 +13,7 @@ const DRAWS: usize = 20_000;
 /// Base delays of an operation in milliseconds, sorted.
 fn sorted(profile: Profile, operation: Operation, seed: u64) -> Vec<f64> {
     let model = LatencyModel::new(profile, Stalls::NONE, seed);
-    let draw = |_| model.draw(operation, 0).first_byte.as_secs_f64() * 1e3;
+    let draw = |_| model.draw(operation, "a/1", 0).first_byte.as_secs_f64() * 1e3;
     let mut all: Vec<f64> = (0..DRAWS).map(draw).collect();
     all.sort_by(f64::total_cmp);
     all
@@ -46,29 +46,41 @@ fn the_same_seed_gives_the_same_delays_whatever_else_is_asked() {
         let model = LatencyModel::new(Profile::S3, Stalls::NONE, 5);
         let draw = |_| {
             for _ in 0..between {
-                let _ = model.draw(Operation::Get, 1_000);
-                let _ = model.draw(Operation::List, 0);
+                let _ = model.draw(Operation::Get, "a/1", 1_000);
+                let _ = model.draw(Operation::List, "a/1", 0);
             }
-            model.draw(Operation::Put, 0).first_byte
+            model.draw(Operation::Put, "a/1", 0).first_byte
         };
         (0..200).map(draw).collect::<Vec<_>>()
     };
     assert_eq!(draws(0), draws(3));
     let other = LatencyModel::new(Profile::S3, Stalls::NONE, 6);
-    assert_ne!(draws(0)[0], other.draw(Operation::Put, 0).first_byte);
+    assert_ne!(draws(0)[0], other.draw(Operation::Put, "a/1", 0).first_byte);
+}
+
+#[test]
+fn folders_do_not_disturb_each_other_and_draw_the_same() {
+    let model = LatencyModel::new(Profile::EXPRESS, Stalls::NONE, 3);
+    let draw = |key: &str| model.draw(Operation::Put, key, 0).first_byte;
+    let broker: Vec<_> = (0..50).map(|n| draw(&format!("demo/wal/{n}"))).collect();
+    let raw: Vec<_> = (0..50).map(|n| draw(&format!("raw/{n}"))).collect();
+    assert_eq!(broker, raw);
+    assert_ne!(broker[0], broker[1]);
+    // However many folders there are, every request gets a delay.
+    assert!((0..1_000).all(|n| !draw(&format!("{n}/x")).is_zero()));
 }
 
 #[test]
 fn a_body_takes_its_size_by_the_stream_rate() {
     let model = LatencyModel::new(Profile::S3, Stalls::NONE, 1);
-    let put = model.draw(Operation::Put, 61_000_000).transfer;
-    let get = model.draw(Operation::Get, 42_500_000).transfer;
+    let put = model.draw(Operation::Put, "a/1", 61_000_000).transfer;
+    let get = model.draw(Operation::Get, "a/1", 42_500_000).transfer;
     assert_eq!(
         (put, get),
         (Duration::from_secs(1), Duration::from_millis(500))
     );
     assert_eq!(
-        model.draw(Operation::Head, 1 << 30).transfer,
+        model.draw(Operation::Head, "a/1", 1 << 30).transfer,
         Duration::ZERO
     );
 }
@@ -85,8 +97,8 @@ fn a_share_of_requests_stalls_and_the_others_are_as_before() {
     let mut stalled = 0;
     for _ in 0..DRAWS {
         let (with, without) = (
-            stalling.draw(Operation::Put, 0).first_byte,
-            plain.draw(Operation::Put, 0).first_byte,
+            stalling.draw(Operation::Put, "a/1", 0).first_byte,
+            plain.draw(Operation::Put, "a/1", 0).first_byte,
         );
         if with != without {
             assert_eq!(with, without + duration);
@@ -101,7 +113,7 @@ fn a_share_of_requests_stalls_and_the_others_are_as_before() {
 fn no_profile_no_delay() {
     let model = LatencyModel::new(Profile::NONE, Stalls::NONE, 1);
     for operation in [Operation::Put, Operation::Get, Operation::List] {
-        let latency = model.draw(operation, 1 << 20);
+        let latency = model.draw(operation, "a/1", 1 << 20);
         assert_eq!(latency.first_byte + latency.transfer, Duration::ZERO);
     }
     for known in Profile::ALL {

@@ -34,10 +34,12 @@ pub enum Scenario {
     Consume,
     /// One 1 KiB message at a time from sender to consumer.
     E2e,
+    /// Tidemill after SIGKILL under load: until it answers again.
+    Replay,
 }
 
 impl Scenario {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Disk,
         Self::First,
         Self::Idle,
@@ -45,6 +47,7 @@ impl Scenario {
         Self::Produce,
         Self::Consume,
         Self::E2e,
+        Self::Replay,
     ];
 
     /// Its name in results.
@@ -58,6 +61,7 @@ impl Scenario {
             Self::Produce => "produce",
             Self::Consume => "consume",
             Self::E2e => "e2e",
+            Self::Replay => "replay",
         }
     }
 }
@@ -151,20 +155,22 @@ impl Bench<'_, '_> {
 /// # Errors
 /// A broker does not start, or a measurement fails; the brokers are stopped.
 pub async fn run(
-    args: cli::Compare,
+    mut args: cli::Compare,
     runtime: &Runtime,
     out: &mut Output<'_>,
 ) -> Result<(), BenchError> {
-    if !args.tidemill.exists() {
-        let what = format!("no `{}`; build it first", args.tidemill.display());
-        return Err(BenchError::Failed(what));
-    }
+    // Brokers run in their own folders.
+    let absolute = |path: &Path| {
+        fs::canonicalize(path).map_err(BenchError::io(format!("`{}`", path.display())))
+    };
+    args.tidemill = absolute(&args.tidemill)?;
     let base = args.dir.clone().unwrap_or_else(std::env::temp_dir);
     let dir = base.join(format!(
         "tidemill-compare-{:08x}",
         runtime.entropy.next_u64() as u32
     ));
     fs::create_dir_all(&dir).map_err(BenchError::io(format!("`{}`", dir.display())))?;
+    let dir = absolute(&dir)?;
     let measured = measure(&args, &dir, runtime, out).await;
     if !args.keep {
         // What was measured stands even if some of it stays behind.
@@ -180,6 +186,8 @@ async fn measure(
     out: &mut Output<'_>,
 ) -> Result<(), BenchError> {
     let kafka_libs = kafka::libs(args.kafka_libs.clone())?;
+    let failed = BenchError::io(format!("`{}`", kafka_libs.display()));
+    let kafka_libs = fs::canonicalize(&kafka_libs).map_err(failed)?;
     let mut bench = Bench {
         args,
         dir: dir.to_owned(),

@@ -45,6 +45,7 @@ pub async fn run(bench: &mut Bench<'_, '_>, scenario: Scenario) -> Result<(), Be
         Scenario::Produce => produce(bench).await,
         Scenario::Consume => consume(bench).await,
         Scenario::E2e => e2e(bench).await,
+        Scenario::Replay => replay(bench).await,
     }
 }
 
@@ -207,7 +208,7 @@ async fn consume(bench: &mut Bench<'_, '_>) -> Result<(), BenchError> {
             .clock
             .monotonic()
             .saturating_duration_since(asked);
-        let row = row(Scenario::Consume, side, 0).text("what", "restart");
+        let row = Row::new("restart").text("side", side.name());
         bench.push(row.measure("ready_ms", took.as_secs_f64() * 1e3))?;
         // Kafka leads its partitions a moment after it answers.
         broker.target.create_topic(TOPIC, PARTITIONS, &[]).await?;
@@ -277,6 +278,41 @@ async fn e2e(bench: &mut Bench<'_, '_>) -> Result<(), BenchError> {
     }
     for (_, broker) in brokers {
         broker.stop().await?;
+    }
+    Ok(())
+}
+
+/// Tidemill alone: killed after it acknowledged so much, then started again.
+async fn replay(bench: &mut Bench<'_, '_>) -> Result<(), BenchError> {
+    let unrolled = "tidemill_log_unrolled_bytes";
+    let each = bench.args.gib / f64::from(bench.args.rounds.max(1));
+    for round in 0..bench.args.rounds {
+        let side = Side::Synced;
+        bench.clear(side)?;
+        let mut broker = bench.start(side).await?;
+        broker.answers().await?;
+        broker.target.create_topic(TOPIC, PARTITIONS, &[]).await?;
+        load::produce(&broker.target, &produce_load(each, 1)).await?;
+        let sample = broker.probe.sample(bench.runtime).await?;
+        // SIGKILL.
+        drop(broker);
+        bench.settle().await?;
+        let asked = bench.runtime.clock.monotonic();
+        let mut broker = bench.start(side).await?;
+        broker.answers().await?;
+        let took = bench
+            .runtime
+            .clock
+            .monotonic()
+            .saturating_duration_since(asked);
+        let client = broker.target.connect().await?;
+        let ends = load::target::offsets(&client, TOPIC, PARTITIONS, load::target::LATEST).await?;
+        broker.stop().await?;
+        let row = row(Scenario::Replay, side, round)
+            .measure("ready_ms", took.as_secs_f64() * 1e3)
+            .count("records", ends.iter().map(|end| end.unsigned_abs()).sum())
+            .maybe("unrolled_bytes", sample.metrics.get(unrolled).copied());
+        bench.push(row)?;
     }
     Ok(())
 }

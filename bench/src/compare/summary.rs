@@ -1,6 +1,6 @@
 //! Medians over rounds, and ratios to Kafka.
 
-use super::{Scenario, Side};
+use super::Side;
 use crate::{
     plot::{Bar, svg},
     report::{Row, median},
@@ -16,7 +16,7 @@ const MEASURES: [&str; 12] = [
 #[must_use]
 pub fn medians(rows: &[Row]) -> Vec<Row> {
     let mut out = Vec::new();
-    for scenario in Scenario::ALL.map(Scenario::name) {
+    for scenario in scenarios(rows) {
         let named = |side: &'static str| {
             let of =
                 move |row: &&Row| row.words("scenario") == scenario && row.words("side") == side;
@@ -31,6 +31,17 @@ pub fn medians(rows: &[Row]) -> Vec<Row> {
         }
     }
     out
+}
+
+/// Names of scenarios in the order they come.
+fn scenarios(rows: &[Row]) -> Vec<&str> {
+    let mut names = Vec::new();
+    for name in rows.iter().map(|row| row.words("scenario")) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
 }
 
 fn of(rows: &[&Row], measure: &str) -> Option<f64> {
@@ -59,7 +70,7 @@ fn line(scenario: &str, side: &str, mine: &[&Row], kafka: &[&Row]) -> Row {
 #[must_use]
 pub fn picture(medians: &[Row]) -> String {
     let mut bars = Vec::new();
-    for scenario in Scenario::ALL.map(Scenario::name) {
+    for scenario in scenarios(medians) {
         for measure in MEASURES {
             let rows = medians
                 .iter()
