@@ -1,4 +1,5 @@
-//! The group coordinator: shards by partition of `__consumer_offsets`, and what clients ask of them.
+//! The group coordinator: shards by partition of `__consumer_offsets`, and what clients ask of
+//! them.
 
 use std::{
     collections::BTreeMap,
@@ -461,8 +462,9 @@ impl Coordinator {
         }
     }
 
-    /// Before anybody is expired this broker must know that it still leads (R7). While the store does
-    /// not answer nobody could prove to live, so that time does not count; false once superseded.
+    /// Before anybody is expired this broker must know that it still leads (R7). While the store
+    /// does not answer nobody could prove to live, so that time does not count; false once
+    /// superseded.
     async fn excuse_stall(&self, shard: &Shard) -> bool {
         let before_ms = shard.now_ms();
         if self.log.fresh_within(FRESH_WITHIN).await.is_err() {

@@ -1,10 +1,11 @@
 //! The classic group's state machine: no I/O, no clock, no locks.
 //!
-//! Requests come in with the time; answers come out as [`Effect`]s, at once or later. Parked requests
-//! are named by a [`Reply`] of the caller's choosing. What must be durable before anybody hears of it
-//! is an [`Effect::Store`], answered by [`Group::assignment_stored`] or [`Group::static_stored`].
-//! Follows KIP-62 (rebalance time-out), KIP-134 (initial delay), KIP-345 (static members), KIP-394
-//! (member id required), KIP-559 (protocol in Sync), KIP-814 (skip assignment).
+//! Requests come in with the time; answers come out as [`Effect`]s, at once or later. Parked
+//! requests are named by a [`Reply`] of the caller's choosing. What must be durable before anybody
+//! hears of it is an [`Effect::Store`], answered by [`Group::assignment_stored`] or
+//! [`Group::static_stored`]. Follows KIP-62 (rebalance time-out), KIP-134 (initial delay), KIP-345
+//! (static members), KIP-394 (member id required), KIP-559 (protocol in Sync), KIP-814 (skip
+//! assignment).
 
 use std::collections::BTreeMap;
 
@@ -161,7 +162,8 @@ pub const NEW_MEMBER_JOIN_TIMEOUT_MS: i64 = 5 * 60 * 1_000;
 /// The end of waiting for members to join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JoinWait {
-    /// A new group: wait a little for more members, even if all that are known have joined (KIP-134).
+    /// A new group: wait a little for more members, even if all that are known have joined
+    /// (KIP-134).
     Initial { until_ms: i64, left_ms: i64 },
     /// Until all have joined, at most to the rebalance time-out.
     Rejoin { until_ms: i64 },

@@ -1,7 +1,7 @@
 //! Classic consumer groups.
 //!
-//! [`machine`] is the state machine of one group, without I/O; `join` and `session` are its parts. A
-//! [`cell`] holds one with its offsets, a [`shard`] the groups of one partition of
+//! [`machine`] is the state machine of one group, without I/O; `join` and `session` are its parts.
+//! A [`cell`] holds one with its offsets, a [`shard`] the groups of one partition of
 //! `__consumer_offsets` and their records, the [`coordinator`] all shards.
 
 pub(crate) mod cell;

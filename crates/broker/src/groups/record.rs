@@ -1,7 +1,7 @@
 //! Groups and offsets as records of `__consumer_offsets`, in Kafka's own formats.
 //!
-//! A key opens with an int16: 0 or 1 an offset, 2 a group; a value opens with its version. Readers of
-//! the topic (lag monitors, console formatters) rely on both.
+//! A key opens with an int16: 0 or 1 an offset, 2 a group; a value opens with its version. Readers
+//! of the topic (lag monitors, console formatters) rely on both.
 
 use std::collections::BTreeMap;
 

@@ -12,7 +12,8 @@ use super::{
     member::Member,
 };
 
-/// After a stall nobody is expired for at least so long: clients beat every 3 s unless told otherwise.
+/// After a stall nobody is expired for at least so long: clients beat every 3 s unless told
+/// otherwise.
 const STALL_GRACE_MS: i64 = 6_000;
 
 /// A SyncGroup request.

@@ -1,9 +1,9 @@
 //! The groups of one partition of `__consumer_offsets`, and their records.
 //!
-//! A record is appended under the queue's lock, so that the queue is in offset order; one task takes
-//! the queue's front when it is durable and applies what follows from it (R1). The newest record of
-//! each key is kept beside, which makes a snapshot the compacted partition: it is appended when
-//! enough has been written since the last one, and what lies before it is trimmed.
+//! A record is appended under the queue's lock, so that the queue is in offset order; one task
+//! takes the queue's front when it is durable and applies what follows from it (R1). The newest
+//! record of each key is kept beside, which makes a snapshot the compacted partition: it is
+//! appended when enough has been written since the last one, and what lies before it is trimmed.
 
 use std::{
     collections::{BTreeMap, VecDeque},

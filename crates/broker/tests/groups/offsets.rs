@@ -325,7 +325,8 @@ async fn a_deleted_topics_offsets_do_not_meet_its_successor() {
     );
 }
 
-/// Reads `__consumer_offsets` as a lag monitor does, to its end; the newest offset of each partition.
+/// Reads `__consumer_offsets` as a lag monitor does, to its end; the newest offset of each
+/// partition.
 async fn monitor(h: &Harness) -> (i64, BTreeMap<i32, i64>) {
     let mut client = h.connect();
     let mut newest = BTreeMap::new();
