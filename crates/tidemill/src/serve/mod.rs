@@ -3,15 +3,19 @@
 mod health;
 mod start;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tidemill_broker::config::BrokerConfig;
+use tidemill_log::Log;
 use tidemill_runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{cli::Serve, exit::Exit, settings};
 use start::Running;
 pub use start::environment;
+
+/// How old a proof of leadership may be before a new one is asked for; as for Fetch (R7).
+const DOUBT_EVERY: Duration = Duration::from_secs(10);
 
 /// Runs a broker until it is told to stop, or is superseded.
 pub async fn run(args: Serve, runtime: Runtime) -> Exit {
@@ -49,8 +53,22 @@ pub async fn run(args: Serve, runtime: Runtime) -> Exit {
     tokio::select! {
         biased;
         () = running.log.fenced() => superseded(&running),
+        () = doubt(&running.log, &runtime) => superseded(&running),
         _ = terminate.recv() => stop(running, &config, &runtime, &mut terminate).await,
         _ = interrupt.recv() => stop(running, &config, &runtime, &mut interrupt).await,
+    }
+}
+
+/// Ends once this broker is superseded. Without it one that nobody writes to or asks would never
+/// notice, and seem well to its supervisor. Costs a GET each time on an idle bucket, nothing on a
+/// locked directory.
+async fn doubt(log: &Log, runtime: &Runtime) {
+    loop {
+        runtime.clock.sleep(DOUBT_EVERY).await;
+        if log.fresh_within(DOUBT_EVERY).await.is_err() {
+            // Closed for another reason than a fence: whoever did it says so.
+            return log.fenced().await;
+        }
     }
 }
 

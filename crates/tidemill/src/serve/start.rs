@@ -123,19 +123,7 @@ pub struct Running {
 /// Starts a broker.
 pub async fn start(config: Arc<BrokerConfig>, runtime: Runtime) -> Result<Running, StartError> {
     let began = runtime.clock.monotonic();
-    for (name, origin) in config.settings.without_effect() {
-        tracing::warn!(
-            setting = name,
-            origin,
-            "this Kafka setting has no effect here"
-        );
-    }
-    for listener in config.exposed() {
-        tracing::warn!(
-            listener = %listener.bind_address(),
-            "other machines can reach this listener, and nobody is asked who he is"
-        );
-    }
+    warn(&config);
     let cluster_id = cluster_id(&config)?;
     // Taken ports must be known before anything is written or sealed.
     let sockets = bind(&config).await?;
@@ -149,25 +137,7 @@ pub async fn start(config: Arc<BrokerConfig>, runtime: Runtime) -> Result<Runnin
         }
         None => None,
     };
-    let mut options = StartOptions::new(
-        store.clone(),
-        registration(&config, &runtime),
-        config.log_limits(),
-    );
-    options.cluster_id = cluster_id;
-    options.exclusive = config.settings.is_local();
-    options.patience = config.start_timeout;
-    options.torn = match config.local_sync {
-        LocalSync::Always => TornPolicy::Corruption,
-        LocalSync::Os => TornPolicy::NeverLanded,
-    };
-    let settings = config.clone();
-    options.settings = Arc::new(move |image, topic| {
-        let own = image.broker_configs(Some(settings.node_id));
-        settings
-            .topic(&topic.configs, &image.broker_configs(None), &own)
-            .partition()
-    });
+    let options = start_options(&config, &store, &runtime, cluster_id);
     let started = start_cluster(options).await.map_err(StartError::Cluster)?;
     for warning in &started.warnings {
         tracing::warn!(%warning, "started after another broker");
@@ -203,6 +173,50 @@ pub async fn start(config: Arc<BrokerConfig>, runtime: Runtime) -> Result<Runnin
         admin,
         took,
     })
+}
+
+fn warn(config: &BrokerConfig) {
+    for (name, origin) in config.settings.without_effect() {
+        tracing::warn!(
+            setting = name,
+            origin,
+            "this Kafka setting has no effect here"
+        );
+    }
+    for listener in config.exposed() {
+        tracing::warn!(
+            listener = %listener.bind_address(),
+            "other machines can reach this listener, and nobody is asked who he is"
+        );
+    }
+}
+
+fn start_options(
+    config: &Arc<BrokerConfig>,
+    store: &Store,
+    runtime: &Runtime,
+    cluster_id: Option<[u8; 16]>,
+) -> StartOptions {
+    let mut options = StartOptions::new(
+        store.clone(),
+        registration(config, runtime),
+        config.log_limits(),
+    );
+    options.cluster_id = cluster_id;
+    options.exclusive = config.settings.is_local();
+    options.patience = config.start_timeout;
+    options.torn = match config.local_sync {
+        LocalSync::Always => TornPolicy::Corruption,
+        LocalSync::Os => TornPolicy::NeverLanded,
+    };
+    let settings = Arc::clone(config);
+    options.settings = Arc::new(move |image, topic| {
+        let own = image.broker_configs(Some(settings.node_id));
+        settings
+            .topic(&topic.configs, &image.broker_configs(None), &own)
+            .partition()
+    });
+    options
 }
 
 /// Takes the ports without listening yet: until the broker serves, clients are refused at once

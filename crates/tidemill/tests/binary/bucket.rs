@@ -47,6 +47,17 @@ fn a_newcomer_takes_over_and_the_first_ends_with_code_3() {
 }
 
 #[test]
+fn an_idle_broker_notices_too_that_it_was_superseded() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let bucket = Bucket::new();
+    let setup = bucket.setup(dir.path());
+    let mut first = setup.start();
+    let second = setup.start();
+    assert_eq!(first.ended(SOON), Some(3), "{}", first.err());
+    assert_eq!(second.stop(), Some(0));
+}
+
+#[test]
 fn a_missing_bucket_ends_the_start_with_the_reason() {
     let dir = tempfile::tempdir().expect("a directory");
     let bucket = Bucket::new();
