@@ -28,7 +28,7 @@ use tidemill_store::{
 };
 use tidemill_wire::ids::NodeId;
 
-use crate::world::World;
+use crate::{medium::Medium, world::World};
 
 /// A broker incarnation that has started.
 pub struct Broker {
@@ -57,7 +57,15 @@ impl Broker {
     }
 
     /// Kills it: no task runs on. What it has sent may still arrive.
-    pub fn kill(&self) {
+    pub fn kill(&self, world: &World) {
+        self.end();
+        let how = world.medium.broker_died(&self.runtime.entropy);
+        if !how.is_empty() {
+            world.note(&format!("broker {} died {how}", self.index));
+        }
+    }
+
+    fn end(&self) {
         self.up.store(false, Ordering::Relaxed);
         self.runtime.tasks.abort_all();
         self.started.cluster.close();
@@ -69,7 +77,8 @@ impl Broker {
         self.up.store(false, Ordering::Relaxed);
         let deadline = world.runtime.clock.monotonic() + Duration::from_secs(30);
         let stopped = self.roll.shutdown(deadline).await.is_ok();
-        self.kill();
+        self.end();
+        world.medium.broker_stopped();
         stopped
     }
 }
@@ -132,16 +141,31 @@ fn limits() -> LogLimits {
 }
 
 /// Starts the next broker.
-pub async fn start_broker(world: &Arc<World>, harshness: u64) -> Result<Arc<Broker>, StartError> {
+/// A start failed.
+pub enum Failure {
+    /// Another broker was quicker.
+    Superseded,
+    /// For this reason.
+    Other(String),
+}
+
+/// Starts the next broker.
+pub async fn start_broker(world: &Arc<World>, harshness: u64) -> Result<Arc<Broker>, Failure> {
     let entropy = world.fork();
     let runtime = Runtime {
         clock: world.runtime.clock.clone(),
         entropy: entropy.fork(),
         tasks: Tasks::inline(),
     };
-    let memory = Arc::clone(&world.memory);
+    let below = world
+        .medium
+        .open(&runtime, false)
+        .await
+        .map_err(Failure::Other)?;
+    // A disk neither loses answers nor delivers writes late.
+    let harshness = if world.medium.is_disk() { 0 } else { harshness };
     let seed = entropy.next_u64();
-    let backend = FaultyBackend::new(memory, world.runtime.clone(), seed, plan(harshness));
+    let backend = FaultyBackend::new(below, world.runtime.clone(), seed, plan(harshness));
     watch(world, &backend);
     let options = StoreOptions {
         request_timeout: Duration::from_secs(5),
@@ -161,11 +185,15 @@ pub async fn start_broker(world: &Arc<World>, harshness: u64) -> Result<Arc<Brok
     };
     let mut options = StartOptions::new(store, registration, limits());
     options.snapshot_every = 8;
+    options.exclusive = world.medium.is_disk();
     let started = match start(options).await {
         Ok(started) => started,
         Err(error) => {
             runtime.tasks.abort_all();
-            return Err(error);
+            return Err(match error {
+                StartError::Superseded => Failure::Superseded,
+                other => Failure::Other(other.to_string()),
+            });
         }
     };
     let roll = Roll::start(Arc::clone(&started.log), Arc::new(SoleLeader));
@@ -216,7 +244,11 @@ fn watch(world: &Arc<World>, backend: &FaultyBackend) {
                 world.created(&event.key, late || zombie);
                 "created"
             }
-            (Operation::Delete, Phase::Landed(Ok(()))) => "deleted",
+            (Operation::Delete, Phase::Landed(Ok(()))) => {
+                // A power failure may bring it back: nobody syncs a deletion.
+                world.created(&event.key, true);
+                "deleted"
+            }
             _ => return,
         };
         if traced && !event.key.starts_with("meta") {
@@ -228,7 +260,8 @@ fn watch(world: &Arc<World>, backend: &FaultyBackend) {
 
 fn describe(world: &World, key: &str) {
     if key.contains("/ckpt/")
-        && let Some(Ok(bytes)) = world.memory.get(key).now_or_never()
+        && let Medium::Bucket(memory) = &world.medium
+        && let Some(Ok(bytes)) = memory.get(key).now_or_never()
         && let Ok((checkpoint, _)) = Checkpoint::decode(&bytes)
     {
         world.note(&format!(

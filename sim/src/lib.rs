@@ -15,6 +15,7 @@ mod admin;
 mod broker;
 mod check;
 mod history;
+mod medium;
 mod nemesis;
 mod producer;
 mod reader;

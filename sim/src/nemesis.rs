@@ -2,33 +2,36 @@
 
 use std::sync::Arc;
 
-use tidemill_cluster::StartError;
 use tidemill_runtime::Entropy;
 
 use crate::{
-    broker::{Broker, start_broker},
+    broker::{Broker, Failure, start_broker},
     world::World,
 };
 
+/// Starts tried before it counts as damage.
+const STARTS_MAX: usize = 60;
 /// Brokers of one run, so that it ends.
 const BROKERS_MAX: usize = 14;
 
 /// Starts a broker, however often it takes; a start may die on its way, too.
 pub async fn bring_up(world: &Arc<World>, harshness: u64) -> Option<Arc<Broker>> {
-    loop {
+    for _ in 0..STARTS_MAX {
         match start_broker(world, harshness).await {
             Ok(broker) => return Some(broker),
-            Err(StartError::Superseded) => {
+            Err(Failure::Superseded) => {
                 world.note("a start was superseded");
                 return None;
             }
-            Err(error) => {
-                // The store may have had a long bad spell; damage would show again at the end.
+            Err(Failure::Other(error)) => {
+                // The store may have had a long bad spell.
                 world.note(&format!("a start failed: {error}"));
                 world.sleep_ms(1_000).await;
             }
         }
     }
+    world.violate("no start succeeds".to_owned());
+    None
 }
 
 /// Works until the world stops. A quarter of the time nothing happens.
@@ -49,10 +52,15 @@ async fn strike(world: &Arc<World>, entropy: &Entropy, harshness: u64) {
         bring_up(world, harshness).await;
         return;
     };
-    match entropy.below(12) {
+    let dice = match entropy.below(12) {
+        // Nobody else can use the disk of a broker that runs.
+        3..=7 if world.medium.is_disk() => 0,
+        dice => dice,
+    };
+    match dice {
         0 | 1 if !many => {
             world.note(&format!("broker {} is killed", broker.index));
-            broker.kill();
+            broker.kill(world);
             bring_up(world, harshness).await;
         }
         2 if !many => {
@@ -68,7 +76,7 @@ async fn strike(world: &Arc<World>, entropy: &Entropy, harshness: u64) {
         4 | 5 if !many => freeze(world, entropy, &broker, harshness).await,
         6 if !many => {
             world.note(&format!("broker {} is killed, two follow", broker.index));
-            broker.kill();
+            broker.kill(world);
             tokio::join!(bring_up(world, harshness), bring_up(world, harshness));
         }
         7 if !many => half_start(world, entropy, harshness).await,
@@ -109,8 +117,8 @@ async fn half_start(world: &Arc<World>, entropy: &Entropy, harshness: u64) {
     let start = start_broker(world, harshness);
     match world.runtime.clock.timeout(limit, start).await {
         Ok(Ok(_)) => {}
-        Ok(Err(error)) => {
-            world.note(&format!("a start failed: {error}"));
+        Ok(Err(_)) => {
+            world.note("a start failed");
         }
         Err(_) => {
             world.note("a start died");

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tidemill_store::{Store, StoreOptions};
+
 use crate::{
     admin::administrate,
     broker::LATE_MAX,
@@ -127,7 +129,7 @@ async fn finish(world: &Arc<World>, entropy: &tidemill_runtime::Entropy) -> Vec<
         if entropy.chance(0.3) {
             broker.stop(world).await;
         } else {
-            broker.kill();
+            broker.kill(world);
         }
     }
     world.runtime.clock.sleep(LATE_MAX * 2).await;
@@ -160,17 +162,20 @@ async fn finish(world: &Arc<World>, entropy: &tidemill_runtime::Entropy) -> Vec<
             ));
         }
     }
-    again.kill();
-    findings.extend(check_objects(world, &again).await);
+    again.kill(world);
+    findings.extend(check_objects(world).await);
     findings
 }
 
 /// I18-I20, I22: everything listed is there and whole, everything else is somebody's to delete.
-async fn check_objects(world: &Arc<World>, broker: &crate::broker::Broker) -> Vec<Finding> {
-    broker.backend.heal();
+async fn check_objects(world: &Arc<World>) -> Vec<Finding> {
+    let backend = match world.medium.open(&world.runtime, true).await {
+        Ok(backend) => backend,
+        Err(error) => return vec![format!("fsck cannot open the store: {error}")],
+    };
     let patience = std::time::Duration::from_secs(10);
-    let store = broker.started.log.store();
-    match tidemill_cluster::fsck::fsck(store, true, patience, &|_| {}).await {
+    let store = Store::new(backend, world.runtime.clone(), StoreOptions::default());
+    match tidemill_cluster::fsck::fsck(&store, true, patience, &|_| {}).await {
         Ok(report) => {
             let damage = report.damage.iter().map(|f| format!("I18 damage: {f}"));
             let garbage = report.garbage.iter().filter(|f| !world.is_late(&f.key));

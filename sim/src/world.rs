@@ -6,13 +6,14 @@ use parking_lot::Mutex;
 use tidemill_invariants::log::Marks;
 use tidemill_log::Partition;
 use tidemill_runtime::{Entropy, Runtime};
-use tidemill_store::Memory;
+use tidemill_store::{Memory, testing::SimFs};
 use tidemill_wire::ids::{PartitionId, TopicId};
 
 use crate::{
     broker::Broker,
     check::short,
     history::{Fate, History, Send},
+    medium::Medium,
 };
 
 /// A topic that was created.
@@ -43,7 +44,7 @@ pub struct World {
     /// Clock, entropy and tasks of clients and of writes under way.
     pub runtime: Runtime,
     /// The objects.
-    pub memory: Arc<Memory>,
+    pub medium: Medium,
     state: Mutex<State>,
 }
 
@@ -51,10 +52,14 @@ impl World {
     /// An empty world.
     pub fn new(seed: u64) -> Arc<Self> {
         let runtime = Runtime::simulated(seed, 1_700_000_000_000);
-        let memory = Arc::new(Memory::new(runtime.clock.clone()));
+        // One run in ten is that of one machine.
+        let medium = match seed % 10 {
+            9 => Medium::Disk(SimFs::new()),
+            _ => Medium::Bucket(Arc::new(Memory::new(runtime.clock.clone()))),
+        };
         Arc::new(Self {
             runtime,
-            memory,
+            medium,
             state: Mutex::default(),
         })
     }
