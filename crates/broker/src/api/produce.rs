@@ -50,6 +50,9 @@ pub(super) async fn handle(context: Context, request: ProduceRequest) -> Outcome
     }
     let parts = topics.iter_mut().flat_map(|(_, parts)| parts.iter_mut());
     wait(&context, deadline, parts.collect()).await;
+    if !may_refuse(&context, deadline, &topics).await {
+        return Outcome::Close;
+    }
     let image = context.broker.cluster().image();
     let mut moved = false;
     let responses = topics.into_iter().map(|(data, parts)| {
@@ -73,6 +76,31 @@ pub(super) async fn handle(context: Context, request: ProduceRequest) -> Outcome
         response.node_endpoints = vec![endpoint(&context)];
     }
     response.into()
+}
+
+/// False if a producer would be told that it is out of order by a broker that may be superseded: what
+/// that one knows of sequence numbers is of long ago, and such an answer ends a producer (R7).
+async fn may_refuse(
+    context: &Context,
+    deadline: tidemill_runtime::Instant,
+    topics: &[(TopicProduceData, Vec<Part>)],
+) -> bool {
+    let ends_producer = |part: &Part| match &part.state {
+        State::Refused(refusal) => matches!(
+            refusal.code,
+            ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER | ErrorCode::INVALID_PRODUCER_EPOCH
+        ),
+        _ => false,
+    };
+    let mut parts = topics.iter().flat_map(|(_, parts)| parts);
+    if !parts.any(ends_producer) {
+        return true;
+    }
+    let clock = &context.broker.runtime().clock;
+    matches!(
+        clock.timeout_at(deadline, context.fresh()).await,
+        Ok(Ok(()))
+    )
 }
 
 /// acks=0 is never answered; an error closes the connection, so that the client looks again (K41).

@@ -78,7 +78,8 @@ impl Sealer<'_> {
         while let Some((top, _)) = listed.last()
             && *top >= landed.floor
         {
-            let numbers = listed.split_off(listed.len().saturating_sub(batch));
+            let needed = listed.partition_point(|(number, _)| *number < landed.floor);
+            let numbers = listed.split_off(listed.len().saturating_sub(batch).max(needed));
             batch = REQUESTS_AT_ONCE;
             let numbers = numbers.iter().map(|(n, _)| *n).collect();
             for (number, found) in self.find_all(numbers).await? {
