@@ -14,7 +14,8 @@ use tidemill_log::{
     types::WAL_SPAN,
 };
 use tidemill_store::{
-    Backend, CreateOutcome, Envelope, NumberedLog, ObjectKind, Payload, PutId, Store,
+    Backend, CreateOutcome, Directory, DirectoryOptions, Envelope, LocalSync, NumberedLog,
+    ObjectKind, Payload, PutId, Store, StoreOptions,
     envelope::EnvelopeError,
     testing::{Fault, FaultPlan, FaultyBackend, Operation, Rule},
 };
@@ -350,4 +351,36 @@ async fn a_late_checkpoint_of_the_writer_is_closed_behind() {
         .get(&NumberedLog::new(store.clone(), ckpt_prefix(OLD)).key(outcome.closed.checkpoint))
         .await
         .expect("it stands");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_torn_object_of_a_directory_is_moved_to_lost_and_found() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let runtime = runtime(1);
+    let options_of_directory = DirectoryOptions {
+        sync: LocalSync::Os,
+        read_only: false,
+    };
+    let directory = Directory::open(dir.path(), options_of_directory, runtime.clone()).await;
+    let directory = Arc::new(directory.expect("writable"));
+    let store = Store::new(directory.clone(), runtime, StoreOptions::default());
+    for (number, decided) in [(0, 0), (1, 1)] {
+        assert!(write(&store, number, decided).await);
+    }
+    let whole = object(PutId([5; 16]), ObjectKind::Wal, 2, 2);
+    let torn = whole.slices()[0].slice(..90);
+    let key = wal(&store).key(2);
+    directory
+        .put_if_absent(&key, torn.into())
+        .await
+        .expect("healthy");
+    let options = SealOptions {
+        torn: TornPolicy::NeverLanded,
+        ..options(&store)
+    };
+    let outcome = seal(OLD, &options).await.expect("it never landed");
+    assert_eq!((outcome.lost, outcome.closed.last), (vec![key], Some(1)));
+    let aside = std::fs::read_dir(dir.path().join("lost+found")).expect("it is there");
+    assert_eq!(aside.count(), 1);
+    assert!(!write(&store, 2, 2).await, "its number is closed");
 }

@@ -14,7 +14,7 @@ use crate::reread::read_decoded;
 
 /// Requests at once while sealing.
 const REQUESTS_AT_ONCE: usize = 32;
-/// Folder of objects that were torn and are out of the way.
+/// Folder of objects that were torn and are out of the way, in a store without a place of its own.
 const LOST_AND_FOUND: &str = "lost+found";
 
 /// Which numbers landed, for good.
@@ -134,12 +134,14 @@ impl Sealer<'_> {
         if self.options.torn == TornPolicy::Corruption {
             return Err(Self::object(key, error));
         }
-        let to = format!("{LOST_AND_FOUND}/{}", key.replace('/', "-"));
-        let backend = self.options.store.backend();
-        // A copy from an earlier try that died here is as good.
-        backend.copy_if_absent(&key, &to).await?;
-        self.options.store.delete(&key).await?;
-        tracing::error!(key, to, %error, "torn object counts as never written; moved away");
+        let store = &self.options.store;
+        if !store.set_aside(&key).await? {
+            let to = format!("{LOST_AND_FOUND}/{}", key.replace('/', "-"));
+            // A copy from an earlier try that died here is as good.
+            store.backend().copy_if_absent(&key, &to).await?;
+            store.delete(&key).await?;
+        }
+        tracing::error!(key, %error, "torn object counts as never written; moved to `lost+found/`");
         self.lost.push(key);
         Ok(())
     }
