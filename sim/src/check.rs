@@ -53,7 +53,7 @@ fn acknowledged(partition: &FinalPartition, sends: &[&Send], findings: &mut Vec<
                     let found = at.get(&offset);
                     if !below && found != Some(value) {
                         findings.push(format!(
-                            "I1 lost-write: {value} was acknowledged at {id}@{offset}, found {found:?}"
+                            "I1 lost-write: {value} acknowledged at {id}@{offset}, found {found:?}"
                         ));
                     }
                 }
@@ -68,7 +68,8 @@ fn acknowledged(partition: &FinalPartition, sends: &[&Send], findings: &mut Vec<
     }
 }
 
-/// `duplicate`: one value at two offsets. No producer here sends a value anew unless it is idempotent.
+/// `duplicate`: one value at two offsets. No producer here sends a value anew unless it is
+/// idempotent.
 fn duplicates(partition: &FinalPartition, sends: &[&Send], findings: &mut Vec<Finding>) {
     let known: BTreeSet<u64> = sends
         .iter()

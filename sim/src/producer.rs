@@ -126,7 +126,8 @@ impl Producer {
             if unacked.is_empty() {
                 return true;
             }
-            // A plain producer never learns what became of its batch, nor does one whose topic is gone.
+            // A plain producer never learns what became of its batch, nor does one whose topic is
+            // gone.
             if gone || self.identity.is_none() {
                 return !gone;
             }
@@ -134,8 +135,8 @@ impl Producer {
         }
     }
 
-    /// Sends what is not acknowledged, in order, and waits for the answers in order. True if the topic
-    /// is gone.
+    /// Sends what is not acknowledged, in order, and waits for the answers in order. True if the
+    /// topic is gone.
     async fn attempt(&self, broker: &Arc<Broker>, unacked: &mut Vec<Unacked>) -> bool {
         let log = &broker.started.log;
         let clock = &self.world.runtime.clock;
@@ -196,7 +197,8 @@ impl Producer {
         match error {
             AppendError::Fenced | AppendError::Closed => false,
             AppendError::UnknownPartition(_) => {
-                // A plain batch was refused for certain; of an idempotent one an earlier try may live.
+                // A plain batch was refused for certain; of an idempotent one an earlier try may
+                // live.
                 if self.identity.is_none()
                     && let Some(one) = unacked.get(taken)
                 {

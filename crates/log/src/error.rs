@@ -89,7 +89,7 @@ impl fmt::Display for AppendError {
                 found,
             } => write!(
                 f,
-                "producer {producer_id} sent epoch {found} to `{partition}`, its newest is {current}"
+                "producer {producer_id} sent epoch {found} to `{partition}`, newest is {current}"
             ),
             Self::OffsetOutOfRange {
                 partition,

@@ -78,8 +78,8 @@ pub(super) async fn handle(context: Context, request: ProduceRequest) -> Outcome
     response.into()
 }
 
-/// False if a producer would be told that it is out of order by a broker that may be superseded: what
-/// that one knows of sequence numbers is of long ago, and such an answer ends a producer (R7).
+/// False if a producer would be told that it is out of order by a broker that may be superseded:
+/// what that one knows of sequence numbers is of long ago, and such an answer ends a producer (R7).
 async fn may_refuse(
     context: &Context,
     deadline: tidemill_runtime::Instant,

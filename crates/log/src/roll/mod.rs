@@ -136,8 +136,9 @@ impl Leftovers {
 pub struct RollState {
     /// When it was looked at.
     pub at: Instant,
-    /// True if the newest checkpoint holds no dropped partition and sealed writers are cleaned up after:
-    /// what is left of dropped partitions waits in the list of garbage for its grace to pass.
+    /// True if the newest checkpoint holds no dropped partition and sealed writers are cleaned up
+    /// after: what is left of dropped partitions waits in the list of garbage for its grace to
+    /// pass.
     pub is_settled: bool,
 }
 

@@ -126,7 +126,8 @@ impl Wal {
                 }
                 Ok(CreateOutcome::Foreign(_)) => return false,
                 Err(error) => {
-                    tracing::error!(writer = %self.writer, number, %error, "WAL PUT fails, trying on");
+                    let writer = self.writer;
+                    tracing::error!(%writer, number, %error, "WAL PUT fails, trying on");
                     self.runtime.clock.sleep(RETRY_PAUSE).await;
                 }
             }
