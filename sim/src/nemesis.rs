@@ -87,6 +87,11 @@ async fn strike(world: &Arc<World>, entropy: &Entropy, harshness: u64) {
             broker.backend.resume();
             world.note("the store is back");
         }
+        11 => {
+            let step = i64::try_from(entropy.below(120_000)).unwrap_or(0) - 60_000;
+            world.note(&format!("the clock steps by {step} ms"));
+            world.runtime.clock.step_ms(step);
+        }
         9 | 10 => {
             let rolled = broker.roll.round().await.is_ok();
             world.note(&format!("broker {} rolled: {rolled}", broker.index));

@@ -1,6 +1,6 @@
 //! Readers: follow a partition, on whatever broker runs.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use tidemill_invariants::log::{Batch, offsets_are_dense};
@@ -14,7 +14,7 @@ use tidemill_wire::{
     ids::{Offset, PartitionId},
 };
 
-use crate::{check::short, history::FinalPartition, world::World};
+use crate::{broker::Broker, check::short, history::FinalPartition, world::World};
 
 /// What one read returned.
 pub struct Got {
@@ -44,6 +44,9 @@ pub async fn read(world: Arc<World>) {
                 break;
             };
             let marks = world.marks(broker.index, &partition);
+            if entropy.chance(0.2) {
+                prove_fresh(&world, &broker, &partition).await;
+            }
             let from = position.unwrap_or(marks.log_start);
             let max_bytes = 1 + usize::try_from(entropy.below(3_000)).unwrap_or(0);
             match read_once(&world, &partition, from, max_bytes).await {
@@ -65,6 +68,23 @@ pub async fn read(world: Arc<World>) {
                 position = None;
             }
         }
+    }
+}
+
+/// R7: after a proof of freshness a broker knows all that anybody was told before it was asked for.
+async fn prove_fresh(world: &World, broker: &Broker, partition: &Arc<Partition>) {
+    let id = partition.id();
+    let told = world.highest_told(id);
+    let clock = &world.runtime.clock;
+    let proof = broker.started.log.fresh(clock.monotonic());
+    let patience = Duration::from_secs(10);
+    let proven = matches!(clock.timeout(patience, proof).await, Ok(Ok(())));
+    let knows = partition.high_watermark().0;
+    if proven && knows < told && !partition.is_stopped() {
+        let (index, id) = (broker.index, short(id));
+        world.violate(format!(
+            "R7: broker {index} is fresh, but {id} is at {knows}, was {told}"
+        ));
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// How long the workload goes on, at most, in virtual milliseconds.
-const WORKLOAD_MS: u64 = 100_000;
+const WORKLOAD_MS: u64 = 85_000;
 /// How long clients may take to end once the store is well.
 const DRAIN_MS: u64 = 120_000;
 

@@ -248,6 +248,13 @@ impl World {
         marks
     }
 
+    /// The highest high watermark that anybody was told of.
+    pub fn highest_told(&self, partition: PartitionId) -> i64 {
+        let state = self.state.lock();
+        let told = state.history.high_watermarks.get(&partition);
+        told.copied().unwrap_or(0)
+    }
+
     /// Notes that an object was created.
     pub fn created(&self, key: &str, late: bool) {
         let mut state = self.state.lock();
