@@ -199,7 +199,7 @@ apis! {
     32 DescribeConfigs: DescribeConfigsRequest, DescribeConfigsResponse advertise 1..=4;
     33 AlterConfigs: AlterConfigsRequest, AlterConfigsResponse advertise 0..=2;
     34 AlterReplicaLogDirs: AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse;
-    35 DescribeLogDirs: DescribeLogDirsRequest, DescribeLogDirsResponse advertise 1..=4;
+    35 DescribeLogDirs: DescribeLogDirsRequest, DescribeLogDirsResponse advertise 1..=5;
     36 SaslAuthenticate: SaslAuthenticateRequest, SaslAuthenticateResponse;
     37 CreatePartitions: CreatePartitionsRequest, CreatePartitionsResponse advertise 0..=3;
     38 CreateDelegationToken: CreateDelegationTokenRequest, CreateDelegationTokenResponse;
