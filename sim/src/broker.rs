@@ -244,11 +244,7 @@ fn watch(world: &Arc<World>, backend: &FaultyBackend) {
                 world.created(&event.key, late || zombie);
                 "created"
             }
-            (Operation::Delete, Phase::Landed(Ok(()))) => {
-                // A power failure may bring it back: nobody syncs a deletion.
-                world.created(&event.key, true);
-                "deleted"
-            }
+            (Operation::Delete, Phase::Landed(Ok(()))) => "deleted",
             _ => return,
         };
         if traced && !event.key.starts_with("meta") {

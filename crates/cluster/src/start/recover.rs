@@ -16,6 +16,10 @@ use crate::{
     seal::Sealed,
 };
 
+/// Sealed writers whose leftovers a directory's next broker looks for once more: those of the last
+/// minutes, in which a file system has written back at last.
+const CLEANED_AGAIN: usize = 8;
+
 /// The state of the partitions could not be read.
 #[derive(Debug)]
 pub enum RecoverError {
@@ -124,6 +128,11 @@ async fn recover_once(
     };
     let sealed_writers = image.writers().filter(|w| w.sealed.is_some() && w.id < me);
     let writers: Vec<WriterId> = sealed_writers.map(|w| w.id).collect();
+    if store.is_local() {
+        // Nobody syncs a deletion, so a power failure may have brought back what was cleaned up.
+        let recent = writers.iter().rev().take(CLEANED_AGAIN);
+        leftovers.cleanup.extend(recent);
+    }
     for writer in writers.into_iter().rev() {
         let open = |(id, heir): &(&PartitionId, &Heir<'_>)| {
             !bases.contains_key(id) && heir.before.contains(&writer)
