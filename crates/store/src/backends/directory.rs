@@ -108,6 +108,12 @@ impl Inner {
         self.sync == LocalSync::Always
     }
 
+    /// True if an object must be durable before its write is acknowledged. Under `os` only the WAL may
+    /// lag behind: what it is trimmed for, and what a start reads first, must stand.
+    fn syncs(&self, key: &str) -> bool {
+        self.is_synced() || !layout::is_wal(key)
+    }
+
     fn writable(&self, operation: &'static str, key: &str) -> Result<(), StoreError> {
         key::check(operation, key)?;
         if layout::is_reserved_top(key.split('/').next().unwrap_or(key)) {
@@ -166,7 +172,7 @@ impl Inner {
         let written = self.in_dir(key, |_, dir| {
             let mut temp = self.fs.temp(dir, &self.spare(body))?;
             temp.write(body.slices())?;
-            if self.is_synced() {
+            if self.syncs(key) {
                 temp.sync()?;
             }
             // The name appears under a share of the lock that listings take.
@@ -184,7 +190,7 @@ impl Inner {
 
     /// Makes a name durable.
     fn confirm(&self, operation: &'static str, key: &str) -> Result<(), StoreError> {
-        if !self.is_synced() {
+        if !self.syncs(key) {
             return Ok(());
         }
         let dir = layout::dir_of(key);

@@ -81,18 +81,15 @@ struct Open {
 #[derive(Debug)]
 pub(crate) struct Dirs {
     root: PathBuf,
-    /// False under `local.sync = os`.
-    synced: bool,
     open: Mutex<Open>,
     /// Held while a directory is created.
     creating: Mutex<()>,
 }
 
 impl Dirs {
-    pub(crate) fn new(root: PathBuf, synced: bool) -> Self {
+    pub(crate) fn new(root: PathBuf) -> Self {
         Self {
             root,
-            synced,
             open: Mutex::default(),
             creating: Mutex::default(),
         }
@@ -119,9 +116,7 @@ impl Dirs {
             let parent = self.create(fs, parent)?;
             fs.create_dir(&path)?;
             // Also if it was there: whoever created it may have died before this.
-            if self.synced
-                && let Err(error) = parent.sync()
-            {
+            if let Err(error) = parent.sync() {
                 // A second sync would lie about this entry, so it is made anew by the next try. One
                 // that is not empty was durable before.
                 let _ = fs.remove_dir(&path);

@@ -48,6 +48,12 @@ pub(crate) fn dir_of(key: &str) -> String {
     }
 }
 
+/// True for numbers of a write-ahead log (`<hh>/wal/<writer>/<n>`), whose torn ones a start can tell
+/// from whole ones.
+pub(crate) fn is_wal(key: &str) -> bool {
+    key.split('/').nth(1) == Some("wal")
+}
+
 /// True if the last part of the directory is a shard.
 pub(crate) fn is_shard(dir: &str) -> bool {
     shard_start(dir.rsplit('/').next().unwrap_or(dir)).is_some()

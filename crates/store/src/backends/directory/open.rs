@@ -26,7 +26,8 @@ pub enum LocalSync {
     /// Before a write is acknowledged.
     #[default]
     Always,
-    /// When the operating system sees fit: a power failure may lose or tear acknowledged writes.
+    /// The WAL when the operating system sees fit: a power failure may lose or tear acknowledged
+    /// writes. All else as under `Always`, so that what was rolled out of the WAL stays.
     Os,
 }
 
@@ -177,7 +178,7 @@ impl Inner {
             lock = Some(take(&*fs, &root, options.sync, runtime)?);
         }
         Ok(Self {
-            dirs: Dirs::new(root.clone(), options.sync == LocalSync::Always),
+            dirs: Dirs::new(root.clone()),
             fs,
             root,
             sync: options.sync,
