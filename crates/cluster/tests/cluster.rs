@@ -248,3 +248,16 @@ async fn a_lost_answer_is_recognised_as_our_own_write() {
     create(&cluster, 2, "b").await.expect("free");
     assert_eq!(cluster.image().next(), 4, "one entry each");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_closure_that_panics_spoils_its_own_commit_only() {
+    let backend = faulty(1, FaultPlan::none());
+    let cluster = open(&backend, 1, N).await;
+    registered(&cluster).await;
+    let broken = |_: &Image| -> Result<Vec<Change>, Exists> { panic!("a mistake") };
+    assert_eq!(
+        cluster.commit(broken).await.err(),
+        Some(CommitError::Closed)
+    );
+    create(&cluster, 1, "a").await.expect("free");
+}

@@ -78,6 +78,17 @@ where
     }
 }
 
+/// The committer. A closure that panics ends it and the commits of its group, but not those after them.
+struct Running<'a>(&'a Cluster);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.queue.lock().committer = None;
+        }
+    }
+}
+
 impl Cluster {
     /// Commits the changes that `closure` makes of the image; with none it only reads. The closure
     /// is run again whenever another broker's entry comes first, so it must decide by the image
@@ -126,11 +137,13 @@ impl Cluster {
     }
 
     async fn commit_all(self: &Arc<Self>) {
+        let _running = Running(self);
         loop {
             let mut group: Vec<_> = {
                 let mut queue = self.queue.lock();
                 let len = queue.waiting.len().min(GROUP_MAX);
                 if len == 0 {
+                    // Under the lock, so that whoever comes next starts another one.
                     queue.committer = None;
                     return;
                 }
