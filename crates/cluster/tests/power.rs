@@ -1,5 +1,5 @@
-//! `local.sync = os` and a power failure: what was rolled stays, of the WAL's end some may go, and the
-//! next start succeeds.
+//! `local.sync = os` and a power failure: what was rolled stays, of the WAL's end some may go, and
+//! the next start succeeds.
 
 mod common;
 

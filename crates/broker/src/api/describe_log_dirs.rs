@@ -1,8 +1,7 @@
 //! DescribeLogDirs (key 35), versions 1-5.
 //!
-//! v2 flexible; v3 top-level error; v4 volume sizes (a bucket has none: -1); v5 cordoned directories
-//! (there are none). There is one log
-//! directory: where the data lies.
+//! v2 flexible; v3 top-level error; v4 volume sizes (a bucket has none: -1); v5 cordoned
+//! directories (there are none). There is one log directory: where the data lies.
 
 use std::{collections::BTreeMap, sync::Arc};
 

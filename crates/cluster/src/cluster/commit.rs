@@ -78,7 +78,7 @@ where
     }
 }
 
-/// The committer. A closure that panics ends it and the commits of its group, but not those after them.
+/// The committer. A closure that panics ends it and the commits of its group, not those after them.
 struct Running<'a>(&'a Cluster);
 
 impl Drop for Running<'_> {

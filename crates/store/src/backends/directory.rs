@@ -108,8 +108,8 @@ impl Inner {
         self.sync == LocalSync::Always
     }
 
-    /// True if an object must be durable before its write is acknowledged. Under `os` only the WAL may
-    /// lag behind: what it is trimmed for, and what a start reads first, must stand.
+    /// True if an object must be durable before its write is acknowledged. Under `os` only the WAL
+    /// may lag behind: what it is trimmed for, and what a start reads first, must stand.
     fn syncs(&self, key: &str) -> bool {
         self.is_synced() || !layout::is_wal(key)
     }

@@ -48,8 +48,8 @@ pub(crate) fn dir_of(key: &str) -> String {
     }
 }
 
-/// True for numbers of a write-ahead log (`<hh>/wal/<writer>/<n>`), whose torn ones a start can tell
-/// from whole ones.
+/// True for numbers of a write-ahead log (`<hh>/wal/<writer>/<n>`), whose torn ones a start can
+/// tell from whole ones.
 pub(crate) fn is_wal(key: &str) -> bool {
     key.split('/').nth(1) == Some("wal")
 }
