@@ -20,8 +20,8 @@ use crate::{errors::Refusal, topics::is_internal};
 
 /// The offset that stands for the high watermark.
 const HIGH_WATERMARK: i64 = -1;
-/// Kafka moves its own log's start before it looks at the time-out, so that a time-out of 0 succeeds
-/// on one replica; here the start is durable first, which needs at least this long.
+/// Kafka moves its own log's start before it looks at the time-out, so that 0 succeeds on one
+/// replica; here the start is durable first, which needs at least this long.
 const TIMEOUT_MIN: Duration = Duration::from_secs(5);
 
 pub(super) async fn handle(
