@@ -66,8 +66,13 @@ impl Subscriber for Lines {
     fn exit(&self, _: &span::Id) {}
 }
 
+/// What a thread without a subscriber meets first is taken for unwanted by all threads: the tests of
+/// this file run one after the other.
+static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 #[tokio::test(start_paused = true)]
 async fn one_line_when_it_begins_and_one_when_it_is_over() {
+    let _alone = ONE_AT_A_TIME.lock().await;
     let lines = Lines::default();
     let _guard = tracing::subscriber::set_default(lines.clone());
     let runtime = Runtime::simulated(1, 0);
@@ -117,6 +122,7 @@ async fn one_line_when_it_begins_and_one_when_it_is_over() {
 
 #[tokio::test(start_paused = true)]
 async fn throttling_of_one_prefix_leaves_the_others_alone() {
+    let _alone = ONE_AT_A_TIME.lock().await;
     let runtime = Runtime::simulated(1, 0);
     let memory = Arc::new(Memory::new(runtime.clock.clone()));
     let throttled = Rule::new(Operation::Put, "aa/", Fault::Throttled);
