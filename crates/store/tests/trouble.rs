@@ -66,8 +66,8 @@ impl Subscriber for Lines {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// What a thread without a subscriber meets first is taken for unwanted by all threads: the tests of
-/// this file run one after the other.
+/// What a thread without a subscriber meets first is taken for unwanted by all threads: the tests
+/// of this file run one after the other.
 static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 #[tokio::test(start_paused = true)]
