@@ -224,7 +224,7 @@ impl Broker {
 
     /// All that is counted, in Prometheus text format.
     pub fn render_metrics(&self, out: &mut String) {
-        self.metrics.render(out);
+        self.metrics.render(self.log.stages(), out);
         let sessions = self.sessions.len() as u64;
         gauge(
             "tidemill_fetch_sessions",
@@ -308,6 +308,15 @@ impl Service for Broker {
         }
         let log = Arc::clone(&self.log);
         Some(Box::pin(async move { log.below_limit().await }))
+    }
+
+    fn wrote(&self, ready: Option<Duration>, committed: Option<Duration>) {
+        let stages = self.metrics.stages();
+        ready.into_iter().for_each(|took| stages.send.observe(took));
+        let first_byte = &stages.first_byte;
+        committed
+            .into_iter()
+            .for_each(|took| first_byte.observe(took));
     }
 
     fn connected(&self) {

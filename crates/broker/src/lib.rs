@@ -13,4 +13,4 @@ pub mod net;
 mod topics;
 
 pub use broker::{Broker, BrokerOptions};
-pub use metrics::{Histogram, Metrics};
+pub use metrics::Metrics;

@@ -4,61 +4,17 @@ use std::{
     collections::BTreeMap,
     fmt::Write,
     sync::atomic::{AtomicI64, AtomicU64, Ordering},
-    time::Duration,
 };
 
 use parking_lot::Mutex;
+use tidemill_log::Stages as LogStages;
+use tidemill_runtime::Histogram;
 use tidemill_wire::{ApiKey, ErrorCode};
 
 use crate::api::Context;
 
 /// One slot per API key number; Kafka's highest known key is below.
 const KEYS: usize = 128;
-/// Upper bounds of the latency buckets, microseconds.
-const BOUNDS_US: [u64; 16] = [
-    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
-    1_000_000, 2_500_000, 5_000_000, 10_000_000,
-];
-
-/// A distribution of durations.
-#[derive(Debug, Default)]
-pub struct Histogram {
-    buckets: [AtomicU64; BOUNDS_US.len() + 1],
-    sum_us: AtomicU64,
-}
-
-impl Histogram {
-    /// Counts one duration.
-    pub fn observe(&self, duration: Duration) {
-        let us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        let bucket = BOUNDS_US.partition_point(|bound| *bound < us);
-        self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
-        self.sum_us.fetch_add(us, Ordering::Relaxed);
-    }
-
-    fn render(&self, name: &str, labels: &str, out: &mut String) {
-        let mut total = 0;
-        let bounds = BOUNDS_US
-            .iter()
-            .map(|bound| seconds(*bound))
-            .chain(["+Inf".to_owned()]);
-        for (bucket, bound) in self.buckets.iter().zip(bounds) {
-            total += bucket.load(Ordering::Relaxed);
-            let _ = writeln!(out, "{name}_bucket{{{labels},le=\"{bound}\"}} {total}");
-        }
-        let sum = seconds(self.sum_us.load(Ordering::Relaxed));
-        let _ = writeln!(
-            out,
-            "{name}_sum{{{labels}}} {sum}\n{name}_count{{{labels}}} {total}"
-        );
-    }
-}
-
-/// Microseconds as decimal seconds.
-fn seconds(us: u64) -> String {
-    format!("{}.{:06}", us / 1_000_000, us % 1_000_000)
-}
-
 #[derive(Debug, Default)]
 struct PerApi {
     requests: AtomicU64,
@@ -81,6 +37,22 @@ pub struct Metrics {
     fetched_bytes: AtomicU64,
     connections: AtomicI64,
     connections_total: AtomicU64,
+    stages: Stages,
+}
+
+/// Where the broker spends a record's time, the log's part apart ([`LogStages`]).
+#[derive(Debug, Default)]
+pub(crate) struct Stages {
+    /// A Produce request's first bytes to its last.
+    pub receive: Histogram,
+    /// A whole Produce request to its batches checked, numbered and queued.
+    pub validate: Histogram,
+    /// A partition moved on to the waiting Fetch running.
+    pub wake: Histogram,
+    /// A response ready to its last byte taken by the socket.
+    pub send: Histogram,
+    /// A partition moved on to the first byte of the waiting Fetch's response taken by the socket.
+    pub first_byte: Histogram,
 }
 
 impl Default for Metrics {
@@ -93,6 +65,7 @@ impl Default for Metrics {
             fetched_bytes: AtomicU64::new(0),
             connections: AtomicI64::new(0),
             connections_total: AtomicU64::new(0),
+            stages: Stages::default(),
         }
     }
 }
@@ -149,14 +122,19 @@ impl Metrics {
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Where time is spent.
+    pub(crate) const fn stages(&self) -> &Stages {
+        &self.stages
+    }
+
     /// Open connections.
     #[must_use]
     pub fn connections(&self) -> i64 {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Prometheus text format.
-    pub fn render(&self, out: &mut String) {
+    /// Prometheus text format; `log` has the stages between queue and commit.
+    pub fn render(&self, log: &LogStages, out: &mut String) {
         let used: Vec<(ApiKey, &PerApi)> = ApiKey::ALL
             .iter()
             .map(|key| (*key, self.api(*key)))
@@ -194,8 +172,32 @@ impl Metrics {
         for (key, api) in &used {
             api.latency.render(name, &format!("api=\"{key}\""), out);
         }
+        self.render_stages(log, out);
         self.render_errors(out);
         self.render_totals(out);
+    }
+
+    fn render_stages(&self, log: &LogStages, out: &mut String) {
+        let name = "tidemill_stage_duration_seconds";
+        let help = "Where the time from produce to consume goes, by stage (docs/latency.md).";
+        head(name, help, "histogram", out);
+        let stages = [
+            ("receive", &self.stages.receive),
+            ("validate", &self.stages.validate),
+            ("queue", &log.queue),
+            ("put", &log.put),
+            ("order", &log.order),
+            ("commit", &log.commit),
+            ("wake", &self.stages.wake),
+            ("send", &self.stages.send),
+        ];
+        for (stage, histogram) in stages {
+            histogram.render(name, &format!("stage=\"{stage}\""), out);
+        }
+        let name = "tidemill_commit_to_first_byte_seconds";
+        let help = "From a commit to the first byte of the waiting Fetch's answer.";
+        head(name, help, "histogram", out);
+        self.stages.first_byte.render(name, "", out);
     }
 
     fn render_errors(&self, out: &mut String) {

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{admin::*, batch, start};
+use common::{admin::*, batch, fetch_request, start};
 use tidemill_wire::{
     ErrorCode, Str,
     messages::{
@@ -14,6 +14,7 @@ use tidemill_wire::{
         describe_cluster::DescribeClusterRequest,
         describe_log_dirs::DescribeLogDirsRequest,
         describe_topic_partitions::{DescribeTopicPartitionsRequest, TopicRequest},
+        fetch::FetchRequest,
         find_coordinator::FindCoordinatorRequest,
         produce::ProduceRequest,
     },
@@ -237,4 +238,44 @@ async fn shutdown_does_not_wait_for_a_rebalance() {
     h.broker.shutdown(began + Duration::from_secs(30)).await;
     assert!(h.runtime.clock.monotonic() - began < Duration::from_secs(1));
     assert!(two.closed().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_stage_of_a_record_is_counted_once() {
+    let h = start().await;
+    h.topic("t", 1).await;
+    let stages = || {
+        let mut text = String::new();
+        h.broker.render_metrics(&mut text);
+        let count = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            let value = line.and_then(|rest| rest.trim().parse::<u64>().ok());
+            value.unwrap_or_else(|| panic!("{name}\n{text}"))
+        };
+        let stage = |stage| {
+            count(&format!(
+                "tidemill_stage_duration_seconds_count{{stage=\"{stage}\"}}"
+            ))
+        };
+        let of_one = ["receive", "validate", "queue", "order", "commit", "wake"].map(stage);
+        (of_one, count("tidemill_commit_to_first_byte_seconds_count"))
+    };
+    let (before, _) = stages();
+    let mut consumer = h.connect();
+    let waiting = FetchRequest {
+        max_wait_ms: 5_000,
+        min_bytes: 1,
+        ..fetch_request("t", &[(0, 0)])
+    };
+    consumer.send(12, &waiting).await;
+    h.sleep(Duration::from_millis(10)).await;
+    let mut producer = h.connect();
+    producer.produce("t", 0, batch(&["a"])).await;
+    let (_, answer) = consumer.receive::<FetchRequest>(12).await;
+    assert!(answer.responses[0].partitions[0].records.is_some());
+    // The answer is read before the broker has noted that it was sent.
+    h.sleep(Duration::from_millis(1)).await;
+    let (after, first_bytes) = stages();
+    assert_eq!(after, before.map(|count| count + 1));
+    assert_eq!(first_bytes, 1);
 }

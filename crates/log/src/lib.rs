@@ -16,6 +16,7 @@ pub mod partition;
 pub mod read;
 pub mod recover;
 pub mod roll;
+mod stages;
 pub mod types;
 pub mod wal;
 
@@ -24,4 +25,5 @@ pub use error::{AppendError, AppendFailed, DrainError, Superseded};
 pub use limits::{Latency, LogLimits, PartitionConfig};
 pub use log::{Log, LogOptions};
 pub use partition::Partition;
+pub use stages::Stages;
 pub use wal::ticket::{CommitTicket, Committed};

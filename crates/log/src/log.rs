@@ -15,6 +15,7 @@ use crate::{
     read::Reader,
     recover::{Recovered, RecoveredPartition},
     roll::{Leftovers, RollState},
+    stages::Stages,
     wal::Wal,
 };
 
@@ -243,6 +244,12 @@ impl Log {
     /// Stops the writer as if it had met a foreign object: its checkpoint log was closed.
     pub fn fence(&self) {
         self.wal.stop(AppendFailed::Fenced);
+    }
+
+    /// Where entries spend their time.
+    #[must_use]
+    pub fn stages(&self) -> &Stages {
+        self.wal.stages()
     }
 
     /// The largest WAL number at or below `decided_below` that no entry straddles: all below is

@@ -7,10 +7,12 @@
 
 mod clock;
 mod entropy;
+mod histogram;
 mod tasks;
 
 pub use clock::{Clock, Elapsed, Instant};
 pub use entropy::Entropy;
+pub use histogram::{BOUNDS_US, Histogram};
 pub use tasks::{TaskHandle, TaskPanic, Tasks};
 
 /// The three things a component may need from its surroundings. Cheap to clone.

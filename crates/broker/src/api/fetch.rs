@@ -7,6 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tidemill_log::Superseded;
+use tidemill_runtime::Instant;
 use tidemill_wire::{
     ErrorCode,
     messages::fetch::{
@@ -26,16 +27,20 @@ pub(super) async fn handle(context: Context, request: FetchRequest) -> Outcome<F
         .broker
         .sessions()
         .plan(&request, context.version, context.received);
-    answer(context, &request, plan).await.into()
+    match answer(context, &request, plan).await {
+        Ok((response, Some(committed))) => Outcome::Woken(response, committed),
+        Ok((response, None)) => response.into(),
+        Err(Superseded) => Outcome::Close,
+    }
 }
 
 async fn answer(
     context: Context,
     request: &FetchRequest,
     plan: Plan,
-) -> Result<FetchResponse, Superseded> {
+) -> Result<(FetchResponse, Option<Instant>), Superseded> {
     if let Plan::Error(code) = plan {
-        return Ok(session_error(&context, code));
+        return Ok((session_error(&context, code), None));
     }
     context.fresh_within().await?;
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
@@ -51,7 +56,8 @@ async fn answer(
     reader.run(&broker).await;
     // A broker that was superseded while the request waited falls silent.
     context.fresh_within().await?;
-    Ok(respond(&context, plan, reader.finish()))
+    let woken = reader.woken();
+    Ok((respond(&context, plan, reader.finish()), woken))
 }
 
 fn session_error(context: &Context, code: ErrorCode) -> FetchResponse {

@@ -78,6 +78,13 @@ impl Context {
         code
     }
 
+    /// A Produce request's batches are checked, numbered and queued.
+    fn validated(&self) {
+        let now = self.broker.runtime().clock.monotonic();
+        let took = now.saturating_duration_since(self.received);
+        self.broker.metrics().stages().validate.observe(took);
+    }
+
     /// Leadership proven since the request came (R7).
     pub async fn fresh(&self) -> Result<(), Superseded> {
         self.broker.log().fresh(self.received).await
@@ -102,6 +109,8 @@ fn isolation(level: i8) -> Isolation {
 pub(crate) enum Outcome<R> {
     /// With a response.
     Answer(R),
+    /// With a response to a request that waited, and when what woke it was committed.
+    Woken(R, Instant),
     /// With nothing to send (Produce with acks=0).
     Nothing,
     /// The connection is closed, as no true answer can be given.
@@ -193,7 +202,11 @@ fn is_served(key: ApiKey, version: i16) -> bool {
 
 /// Takes a frame: header, then the handler. `None` closes the connection (K3).
 pub(crate) fn call(broker: &Arc<Broker>, peer: &Arc<Peer>, frame: Frame) -> Option<Call> {
-    let Frame { bytes, permit } = frame;
+    let Frame {
+        bytes,
+        began,
+        permit,
+    } = frame;
     let size = bytes.len();
     let mut decoder = Decoder::new(bytes);
     let header = match RequestHeader::decode(&mut decoder) {
@@ -220,6 +233,10 @@ pub(crate) fn call(broker: &Arc<Broker>, peer: &Arc<Peer>, frame: Frame) -> Opti
         client_id: header.client_id,
         received: broker.runtime().clock.monotonic(),
     };
+    if key == ApiKey::Produce {
+        let took = context.received.saturating_duration_since(began);
+        broker.metrics().stages().receive.observe(took);
+    }
     if !is_served(key, version) {
         return Some(api_versions::unsupported(&context));
     }
@@ -269,6 +286,12 @@ where
         let outcome = handler(context.clone(), request).await.into();
         match outcome {
             Outcome::Answer(response) => encode(&context, context.version, &response),
+            Outcome::Woken(response, committed) => {
+                match encode(&context, context.version, &response) {
+                    Reply::Send(slices) => Reply::Woken(slices, committed),
+                    other => other,
+                }
+            }
             Outcome::Nothing => {
                 context.broker.metrics().answered(&context, 0);
                 Reply::Nothing

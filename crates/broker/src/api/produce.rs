@@ -45,6 +45,7 @@ pub(super) async fn handle(context: Context, request: ProduceRequest) -> Outcome
     let deadline = context.received + std::time::Duration::from_millis(timeout);
     // Up to here nothing was awaited: the batches are appended in the order of the requests.
     let mut topics = append_all(&context, request);
+    context.validated();
     if acks == 0 {
         return without_answer(&context, &topics).await;
     }

@@ -9,7 +9,7 @@ use tidemill_log::{
     partition::{Waiter, WaiterGuard},
     read::{Isolation, ReadRequest, ReadResult},
 };
-use tidemill_runtime::Instant;
+use tidemill_runtime::{Clock, Instant};
 use tidemill_wire::{
     ErrorCode, Records,
     ids::{LeaderEpoch, Offset, PartitionId},
@@ -57,18 +57,22 @@ struct Open {
 }
 
 /// Notes which partitions moved on, and wakes the one request.
-#[derive(Default)]
 struct Woken {
-    partitions: Mutex<Vec<PartitionId>>,
+    /// With the time of the first of them.
+    partitions: Mutex<(Vec<PartitionId>, Option<Instant>)>,
     notify: Notify,
+    clock: Clock,
 }
 
 impl Waiter for Woken {
     fn progressed(&self, partition: PartitionId) {
         let first = {
-            let mut partitions = self.partitions.lock();
-            partitions.push(partition);
-            partitions.len() == 1
+            let mut noted = self.partitions.lock();
+            noted.0.push(partition);
+            if noted.0.len() == 1 {
+                noted.1 = Some(self.clock.monotonic());
+            }
+            noted.0.len() == 1
         };
         if first {
             self.notify.notify_one();
@@ -84,6 +88,8 @@ pub(crate) struct Reader {
     total: usize,
     /// A partition failed or has reached its own maximum: nothing is gained by waiting (K12).
     ready: bool,
+    /// When the partition moved on that woke it last.
+    woken: Option<Instant>,
 }
 
 impl Reader {
@@ -96,6 +102,7 @@ impl Reader {
             budget,
             total: 0,
             ready,
+            woken: None,
         }
     }
 
@@ -106,18 +113,29 @@ impl Reader {
         if self.is_done(broker) {
             return;
         }
-        let woken = Arc::new(Woken::default());
+        let clock = &broker.runtime().clock;
+        let woken = Arc::new(Woken {
+            partitions: Mutex::default(),
+            notify: Notify::new(),
+            clock: clock.clone(),
+        });
         let (positions, _guards) = self.register(&woken);
         // Once more: what came before the registration woke nobody.
         self.pass(broker, &all).await;
         while !self.is_done(broker) {
+            self.woken = None;
             tokio::select! {
                 biased;
                 () = woken.notify.notified() => {}
                 () = broker.draining() => return,
                 () = broker.runtime().clock.sleep_until(self.budget.deadline) => return,
             }
-            let moved = std::mem::take(&mut *woken.partitions.lock());
+            let (moved, at) = std::mem::take(&mut *woken.partitions.lock());
+            if let Some(at) = at {
+                let waited = clock.monotonic().saturating_duration_since(at);
+                broker.metrics().stages().wake.observe(waited);
+            }
+            self.woken = at;
             let mut again: Vec<_> = moved
                 .iter()
                 .filter_map(|id| positions.get(id).copied())
@@ -229,6 +247,11 @@ impl Reader {
                 self.slots[index] = Slot::Settled(failed(code));
             }
         }
+    }
+
+    /// When what it waited for was committed, if it waited and something came.
+    pub const fn woken(&self) -> Option<Instant> {
+        self.woken
     }
 
     /// The answers in the order of the targets, each with its topic's name if that is known.

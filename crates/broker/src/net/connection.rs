@@ -6,6 +6,7 @@ use std::{
     task::{Context, Poll},
 };
 
+use bytes::Bytes;
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesOrdered};
 use tidemill_runtime::Instant;
 use tokio::{
@@ -72,6 +73,10 @@ struct Connection<S> {
     /// Whether the last turn could read, to let silence count anew after a pause.
     was_reading: bool,
     last_write: Instant,
+    /// When the oldest response that waits to be written was ready.
+    ready: Option<Instant>,
+    /// When what a response waited for was committed, until its first byte is written.
+    committed: Option<Instant>,
 }
 
 /// Tells the service of a connection's begin, and of its end however it comes.
@@ -116,6 +121,8 @@ pub async fn serve_connection<S, IO>(
         closing: false,
         was_reading: true,
         last_write: now,
+        ready: None,
+        committed: None,
         shared,
     };
     let clean = connection.run(&mut read, &mut write, &mut phase).await;
@@ -146,7 +153,7 @@ impl<S: Service> Connection<S> {
             }
             match self.turn(read, write, timer.as_mut(), phase).await {
                 Turn::Answered(answer) => self.answered(answer),
-                Turn::Written(Ok(())) => self.last_write = clock.monotonic(),
+                Turn::Written(Ok(())) => self.written(clock.monotonic()),
                 Turn::Written(Err(_)) => return false,
                 Turn::Read(Ok(Step::Frame(frame))) => self.start(frame),
                 Turn::Read(Ok(Step::More)) => {}
@@ -257,7 +264,8 @@ impl<S: Service> Connection<S> {
             Weight::Light => {}
         }
         match reply {
-            Reply::Send(slices) => self.writer.push(slices),
+            Reply::Send(slices) => self.push(slices, None),
+            Reply::Woken(slices, committed) => self.push(slices, Some(committed)),
             Reply::Nothing => {}
             Reply::Close => {
                 // What runs behind it is not answered: the client is to start over.
@@ -266,6 +274,22 @@ impl<S: Service> Connection<S> {
                 self.closing = true;
             }
         }
+    }
+
+    fn push(&mut self, slices: Vec<Bytes>, committed: Option<Instant>) {
+        self.ready
+            .get_or_insert_with(|| self.shared.clock.monotonic());
+        self.committed = self.committed.or(committed);
+        self.writer.push(slices);
+    }
+
+    fn written(&mut self, now: Instant) {
+        self.last_write = now;
+        let since = |then: Instant| now.saturating_duration_since(then);
+        let committed = self.committed.take().map(since);
+        let all = self.writer.is_empty();
+        let ready = if all { self.ready.take() } else { None };
+        self.service.wrote(ready.map(since), committed);
     }
 
     fn last_activity(&self) -> Instant {

@@ -13,7 +13,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use tidemill_runtime::Clock;
+use tidemill_runtime::{Clock, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use connection::{Phase, serve_connection};
@@ -99,6 +99,8 @@ impl NetShared {
 pub struct Frame {
     /// Header and body.
     pub bytes: Bytes,
+    /// When its first bytes were read.
+    pub began: Instant,
     /// Its share of the memory for large requests, to be kept until it is answered.
     pub permit: Option<OwnedSemaphorePermit>,
 }
@@ -141,6 +143,8 @@ pub enum Weight {
 pub enum Reply {
     /// A whole response frame as slices.
     Send(Vec<Bytes>),
+    /// The same, and when what it waited for was committed.
+    Woken(Vec<Bytes>, Instant),
     /// Nothing is sent (Produce with acks=0).
     Nothing,
     /// The connection must be closed; what was answered before goes out first.
@@ -159,6 +163,12 @@ pub struct Call {
 pub trait Service: Send + Sync + 'static {
     /// Takes a request. `None` closes the connection after the answers before it.
     fn call(self: &Arc<Self>, peer: &Arc<Peer>, frame: Frame) -> Option<Call>;
+
+    /// The socket has taken bytes: how long after the oldest response of them was ready, if it has
+    /// all, and after the commit that a response had waited for, if its first byte is among them.
+    fn wrote(&self, ready: Option<Duration>, committed: Option<Duration>) {
+        let _ = (ready, committed);
+    }
 
     /// A connection begins.
     fn connected(&self) {}

@@ -83,6 +83,8 @@ pub struct FrameReader {
     acquiring: Option<Acquire>,
     /// When the last bytes came.
     last_read: Instant,
+    /// When the first bytes of the present frame came.
+    began: Option<Instant>,
 }
 
 impl FrameReader {
@@ -95,6 +97,7 @@ impl FrameReader {
             permit: None,
             acquiring: None,
             last_read: now,
+            began: None,
         }
     }
 
@@ -137,7 +140,10 @@ impl FrameReader {
         match read {
             Ok(0) if self.want.is_none() && self.buf.is_empty() => return Ok(Step::End),
             Ok(0) => return Err(FrameError::Truncated),
-            Ok(_) => self.last_read = shared.clock.monotonic(),
+            Ok(_) => {
+                self.last_read = shared.clock.monotonic();
+                self.began.get_or_insert(self.last_read);
+            }
             Err(error) => return Err(FrameError::Io(error)),
         }
         Ok(self.whole(shared).await?.map_or(Step::More, Step::Frame))
@@ -216,8 +222,11 @@ impl FrameReader {
         if self.buf.is_empty() && self.buf.capacity() > 2 * IDLE_BUFFER {
             self.buf = BytesMut::new();
         }
+        let began = self.began.take().unwrap_or(self.last_read);
+        self.began = (!self.buf.is_empty()).then_some(self.last_read);
         Frame {
             bytes,
+            began,
             permit: self.permit.take(),
         }
     }

@@ -228,7 +228,7 @@ impl Wal {
         }
         let bytes_len = usize::try_from(bytes).unwrap_or(usize::MAX);
         let states = targets.iter_mut().map(|target| &mut *target.state);
-        let entry = Queued::new(id, parts, bytes_len, outcome);
+        let entry = Queued::new(id, parts, bytes_len, outcome, now);
         self.pending_bytes.fetch_add(bytes, Ordering::AcqRel);
         self.unsettled.fetch_add(1, Ordering::AcqRel);
         let due = queue.push(entry, states, (latency, now), &self.limits);

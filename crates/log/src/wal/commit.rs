@@ -54,9 +54,9 @@ impl Engine {
     pub(super) fn commit_ready(&mut self) -> bool {
         // Reversed and popped: what is left when a commit fails is failed with the rest.
         self.ready.reverse();
-        while let Some((written_ms, entry)) = self.ready.pop() {
-            self.committing = Some(entry.outcome.clone());
-            if let Err(broken) = self.commit(written_ms, entry) {
+        while let Some(ready) = self.ready.pop() {
+            self.committing = Some(ready.entry.outcome.clone());
+            if let Err(broken) = self.commit(ready.written_ms, ready.entry) {
                 self.broken(broken);
                 return false;
             }

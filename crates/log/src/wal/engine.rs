@@ -13,7 +13,7 @@ use super::{
     queue::Queued,
     stage::{Cutting, Fragment, Needs, Staged},
     ticket::Pending,
-    window::{Object, Window},
+    window::{Object, Ready, Window},
 };
 use crate::{
     error::AppendFailed, format::wal::WalEntry, partition::Partition, types::WAL_IN_FLIGHT_MAX,
@@ -29,8 +29,8 @@ pub(super) struct Engine {
     cutting: Option<Cutting>,
     in_flight: usize,
     bulk_in_flight: usize,
-    /// Entries to be committed now, with the time of their objects.
-    pub(super) ready: Vec<(i64, Staged)>,
+    /// Entries to be committed now.
+    pub(super) ready: Vec<Ready>,
     /// The entry being committed.
     pub(super) committing: Option<Arc<Pending>>,
     /// Partitions whose waiters are to be woken.
@@ -109,6 +109,7 @@ impl Engine {
                     queue.set_cutting(Some(entry.id));
                     drop(queue);
                     let fragment_bytes = self.wal.limits.fragment_bytes;
+                    self.wal.note_queued(&entry, now);
                     self.cutting = Some(Cutting::new(Staged::new(entry), fragment_bytes));
                 } else {
                     drop(queue);
@@ -124,6 +125,9 @@ impl Engine {
     fn send_group(&mut self, entries: Vec<Queued>, is_bulk: bool, now: Instant) {
         let number = self.window.next();
         let missing = self.window.missing_before(number);
+        entries
+            .iter()
+            .for_each(|entry| self.wal.note_queued(entry, now));
         let mut staged: Vec<_> = entries.into_iter().map(Staged::new).collect();
         let mut start = 0;
         let mut directory = Vec::with_capacity(staged.len());
@@ -157,7 +161,7 @@ impl Engine {
                 sent: now,
                 written_ms,
                 is_bulk,
-                landed: false,
+                landed: None,
                 entries: staged,
             },
         );
@@ -220,7 +224,7 @@ impl Engine {
                 sent: now,
                 written_ms,
                 is_bulk: true,
-                landed: false,
+                landed: None,
                 entries,
             },
         );
@@ -242,6 +246,7 @@ impl Engine {
     /// Commits what this PUT, and others that landed meanwhile, allow.
     fn take_landed(&mut self, first: Landed) {
         let mut next = Some(first);
+        let (mut committed, mut last) = (0, None);
         while let Some(landed) = next {
             if !landed.ours {
                 let (writer, number) = (self.wal.writer, landed.number);
@@ -251,11 +256,13 @@ impl Engine {
             }
             self.in_flight -= 1;
             let mut ready = std::mem::take(&mut self.ready);
-            if let Some(object) = self.window.land(landed.number, &mut ready) {
+            if let Some(object) = self.window.land(landed.number, landed.at, &mut ready) {
                 self.bulk_in_flight -= usize::from(object.is_bulk);
                 self.wal.freshness.put_landed(object.sent);
             }
             self.ready = ready;
+            committed += self.note_ready(landed.at);
+            last = Some(landed.at);
             if !self.commit_ready() {
                 return;
             }
@@ -277,7 +284,20 @@ impl Engine {
         self.wal.decided.notify_waiters();
         self.wal.settled.notify_waiters();
         self.wake_touched();
+        if let Some(last) = last.filter(|_| committed > 0) {
+            let took = self.wal.since(last);
+            self.wal.stages.commit.observe_many(took, committed);
+        }
         self.wal.budget.settle();
+    }
+
+    /// Counts how long entries waited for what they depend on; gives how many there are.
+    fn note_ready(&self, released: Instant) -> u64 {
+        for ready in &self.ready {
+            let waited = released.saturating_duration_since(ready.landed);
+            self.wal.stages.order.observe(waited);
+        }
+        self.ready.len() as u64
     }
 
     /// A broken invariant: nothing more may be acknowledged.
@@ -291,7 +311,7 @@ impl Engine {
         let queued = self.wal.queue.lock().clear();
         let cutting = self.cutting.take().map(|cutting| cutting.entry);
         let staged = self.window.clear().into_iter().chain(cutting);
-        let staged = staged.chain(self.ready.drain(..).map(|(_, entry)| entry));
+        let staged = staged.chain(self.ready.drain(..).map(|ready| ready.entry));
         let outcomes = staged
             .map(|entry| entry.outcome)
             .chain(self.committing.take());
@@ -328,5 +348,17 @@ async fn until(wal: &Wal, alarm: Option<Instant>) {
     match alarm {
         Some(alarm) => wal.runtime.clock.sleep_until(alarm).await,
         None => std::future::pending().await,
+    }
+}
+
+impl Wal {
+    fn since(&self, then: Instant) -> std::time::Duration {
+        let now = self.runtime.clock.monotonic();
+        now.saturating_duration_since(then)
+    }
+
+    fn note_queued(&self, entry: &Queued, now: Instant) {
+        let waited = now.saturating_duration_since(entry.appended);
+        self.stages.queue.observe(waited);
     }
 }

@@ -37,6 +37,7 @@ use crate::{
     partition::{Partition, TailBudget},
     read::Reader,
     recover::RecoveredPartition,
+    stages::Stages,
 };
 
 /// How far the WAL is.
@@ -73,6 +74,7 @@ pub struct Wal {
     freshness: Freshness,
     budget: Arc<TailBudget>,
     space: space::SpaceGate,
+    stages: Stages,
     /// What the writer leads.
     pub(crate) partitions: RwLock<BTreeMap<PartitionId, Arc<Partition>>>,
 }
@@ -111,6 +113,7 @@ impl Wal {
             freshness: Freshness::new(options.exclusive),
             budget,
             space: space::SpaceGate::default(),
+            stages: Stages::default(),
             partitions: RwLock::default(),
         });
         options
@@ -134,6 +137,10 @@ impl Wal {
 
     pub(crate) fn objects(&self) -> &NumberedLog {
         &self.objects
+    }
+
+    pub(crate) fn stages(&self) -> &Stages {
+        &self.stages
     }
 
     pub(crate) fn pending_bytes(&self) -> u64 {

@@ -26,6 +26,8 @@ pub(super) struct Landed {
     pub number: u64,
     /// False if somebody else's object stands there.
     pub ours: bool,
+    /// When the answer came.
+    pub at: Instant,
 }
 
 /// The directory's entry of a whole entry whose bytes start at `start` of the body.
@@ -101,14 +103,18 @@ impl Wal {
     ) {
         let wal = self.clone();
         let put = async move {
+            let clock = &wal.runtime.clock;
+            let sent = clock.monotonic();
             let mut stop = wal.stop.subscribe();
             let ours = tokio::select! {
                 biased;
                 _ = stop.wait_for(Option::is_some) => return,
                 ours = wal.create(number, object) => ours,
             };
+            let at = clock.monotonic();
+            wal.stages.put.observe(at.saturating_duration_since(sent));
             // The engine is gone only if the log has stopped.
-            let _ = landed.send(Landed { number, ours }).await;
+            let _ = landed.send(Landed { number, ours, at }).await;
         };
         self.runtime.tasks.spawn("wal-put", put);
     }

@@ -44,17 +44,25 @@ pub(crate) struct Queued {
     pub parts: Vec<QueuedPart>,
     pub bytes: usize,
     pub outcome: Arc<Pending>,
+    pub appended: Instant,
     /// Not to be sent before the small entries up to this id.
     after_small: u64,
 }
 
 impl Queued {
-    pub fn new(id: u64, parts: Vec<QueuedPart>, bytes: usize, outcome: Arc<Pending>) -> Self {
+    pub fn new(
+        id: u64,
+        parts: Vec<QueuedPart>,
+        bytes: usize,
+        outcome: Arc<Pending>,
+        appended: Instant,
+    ) -> Self {
         Self {
             id,
             parts,
             bytes,
             outcome,
+            appended,
             after_small: 0,
         }
     }

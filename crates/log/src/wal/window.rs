@@ -16,9 +16,19 @@ pub(super) struct Object {
     pub sent: Instant,
     pub written_ms: i64,
     pub is_bulk: bool,
-    pub landed: bool,
+    /// When its PUT was answered.
+    pub landed: Option<Instant>,
     /// Entries that end here and are not committed, in order.
     pub entries: Vec<Staged>,
+}
+
+/// An entry that may be committed.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub written_ms: i64,
+    /// When its last object landed.
+    pub landed: Instant,
+    pub entry: Staged,
 }
 
 /// The objects from the lowest undecided number on.
@@ -79,23 +89,29 @@ impl Window {
         self.straddling.push((first, last));
     }
 
-    /// Notes that `number` landed; gives the object, and appends to `ready` the entries that may be
+    /// Notes that `number` landed `at`; gives the object, and appends to `ready` the entries that may be
     /// committed now, in order.
-    pub fn land(&mut self, number: u64, ready: &mut Vec<(i64, Staged)>) -> Option<&Object> {
+    pub fn land(&mut self, number: u64, at: Instant, ready: &mut Vec<Ready>) -> Option<&Object> {
         let index = usize::try_from(number.checked_sub(self.decided_below)?).ok()?;
         let object = self.objects.get_mut(index)?;
-        object.landed = true;
+        object.landed = Some(at);
         self.undecided &= !(1 << index);
         for later in index..self.objects.len() {
             let missing = self.missing_before(self.decided_below + later as u64);
             let Some(object) = self.objects.get_mut(later) else {
                 break;
             };
-            if object.landed && !object.entries.is_empty() {
+            if let Some(landed) = object.landed
+                && !object.entries.is_empty()
+            {
                 let waiting = std::mem::take(&mut object.entries);
                 for entry in waiting {
                     if rule::applies(true, entry.deps, missing) {
-                        ready.push((object.written_ms, entry));
+                        ready.push(Ready {
+                            written_ms: object.written_ms,
+                            landed,
+                            entry,
+                        });
                     } else {
                         object.entries.push(entry);
                     }
@@ -111,7 +127,7 @@ impl Window {
     /// # Errors
     /// An entry was left behind, or the cut would not be clean.
     pub fn advance(&mut self, cutting: Option<u64>) -> Result<(), Violation> {
-        while self.objects.front().is_some_and(|object| object.landed) {
+        while self.is_front_landed() {
             let left = self
                 .objects
                 .pop_front()
@@ -142,6 +158,11 @@ impl Window {
             .retain(|(_, last)| *last >= cut && *last != u64::MAX);
         self.roll_cut = self.roll_cut.max(cut);
         clean
+    }
+
+    fn is_front_landed(&self) -> bool {
+        let front = self.objects.front();
+        front.is_some_and(|object| object.landed.is_some())
     }
 
     pub fn roll_cut(&self) -> u64 {

@@ -34,8 +34,8 @@ impl Admin for Health {
         let mut out = String::new();
         let broker = self.broker.read().clone();
         if let Some(broker) = &broker {
-            broker.metrics().render(&mut out);
             let log = broker.log();
+            broker.metrics().render(log.stages(), &mut out);
             gauge(
                 &mut out,
                 "tidemill_log_pending_bytes",
