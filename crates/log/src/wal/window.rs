@@ -89,8 +89,8 @@ impl Window {
         self.straddling.push((first, last));
     }
 
-    /// Notes that `number` landed `at`; gives the object, and appends to `ready` the entries that may be
-    /// committed now, in order.
+    /// Notes that `number` landed `at`; gives the object, and appends to `ready` the entries that
+    /// may be committed now, in order.
     pub fn land(&mut self, number: u64, at: Instant, ready: &mut Vec<Ready>) -> Option<&Object> {
         let index = usize::try_from(number.checked_sub(self.decided_below)?).ok()?;
         let object = self.objects.get_mut(index)?;
