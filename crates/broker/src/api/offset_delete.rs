@@ -2,30 +2,16 @@
 //!
 //! Offsets of topics that a live consumer group subscribes to stay (KIP-496).
 
-use std::collections::BTreeSet;
-
 use tidemill_wire::{
-    Decoder, ErrorCode, Message, Str,
+    ErrorCode,
     messages::offset_delete::{
         OffsetDeleteRequest, OffsetDeleteResponse, OffsetDeleteResponsePartition,
         OffsetDeleteResponseTopic,
     },
-    records::consumer_protocol::ConsumerProtocolSubscription,
 };
 
 use super::{Context, Outcome};
-use crate::groups::{cell::Cell, machine::GroupState};
-
-/// The protocol type whose subscriptions can be read.
-const CONSUMER: &str = "consumer";
-
-enum Held {
-    Nothing,
-    /// Topics that members subscribe to.
-    Topics(BTreeSet<Str>),
-    /// Members of another protocol type: nobody knows what they use.
-    All,
-}
+use crate::groups::{cell::Cell, subscription::Subscribed};
 
 pub(super) async fn handle(
     context: Context,
@@ -35,10 +21,12 @@ pub(super) async fn handle(
     if !coordinator.is_led() {
         return refused(&context, ErrorCode::GROUP_ID_NOT_FOUND).into();
     }
-    let view = |cell: &Cell| (!cell.is_void()).then(|| held(cell));
+    let view = |cell: &Cell| (!cell.is_void()).then(|| Subscribed::of(&cell.machine));
     let held = coordinator.view(&request.group_id, view).await;
     let held = match held.map(Option::flatten) {
-        Ok(Some(Held::All)) => return refused(&context, ErrorCode::NON_EMPTY_GROUP).into(),
+        Ok(Some(Subscribed::Unknown)) => {
+            return refused(&context, ErrorCode::NON_EMPTY_GROUP).into();
+        }
         Ok(Some(held)) => held,
         Ok(None) => return refused(&context, ErrorCode::GROUP_ID_NOT_FOUND).into(),
         Err(code) => return refused(&context, code).into(),
@@ -55,7 +43,7 @@ pub(super) async fn handle(
                 .and_then(|found| found.partition(index));
             let error_code = match &held {
                 _ if known.is_none() => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
-                Held::Topics(held) if held.contains(&topic.name) => {
+                Subscribed::Topics { topics, .. } if topics.contains(&topic.name) => {
                     ErrorCode::GROUP_SUBSCRIBED_TO_TOPIC
                 }
                 _ => {
@@ -82,26 +70,6 @@ pub(super) async fn handle(
         ..OffsetDeleteResponse::default()
     }
     .into()
-}
-
-fn held(cell: &Cell) -> Held {
-    if matches!(cell.machine.state(), GroupState::Empty | GroupState::Dead) {
-        return Held::Nothing;
-    }
-    if cell.machine.protocol_type() != Some(CONSUMER) {
-        return Held::All;
-    }
-    let mut topics = BTreeSet::new();
-    for protocol in cell.machine.members().flat_map(|member| &member.protocols) {
-        let mut decoder = Decoder::new(protocol.metadata.clone());
-        let Ok(version) = decoder.i16() else { continue };
-        let newest = *ConsumerProtocolSubscription::VERSIONS.end();
-        let version = version.clamp(0, newest);
-        if let Ok(subscription) = ConsumerProtocolSubscription::decode(&mut decoder, version) {
-            topics.extend(subscription.topics);
-        }
-    }
-    Held::Topics(topics)
 }
 
 fn refused(context: &Context, code: ErrorCode) -> OffsetDeleteResponse {

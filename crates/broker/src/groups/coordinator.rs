@@ -25,6 +25,7 @@ use super::{
     record::{self, OffsetValue},
     session::{Leave, Sync},
     shard::{Change, Phase, Shard, Then},
+    subscription::Subscribed,
 };
 use crate::config::GroupSettings;
 
@@ -34,6 +35,10 @@ const LOAD_PATIENCE: Duration = Duration::from_millis(500);
 const FRESH_WITHIN: Duration = Duration::from_secs(10);
 /// A proof that took longer says that the store was stalled: members are excused for that time.
 const STALL_MIN_MS: i64 = 200;
+
+/// Bytes of records in one commit: each repeats group and topic, so that a request can grow
+/// twentyfold. Enough for 40,000 partitions with long names; Kafka takes 1 MiB.
+const COMMIT_BYTES_MAX: usize = 16 << 20;
 
 /// A group's offsets as they are to be committed.
 pub(crate) struct Commit {
@@ -45,6 +50,21 @@ pub(crate) struct Commit {
     pub generation: i32,
     /// Topic, partition, offset; all of topics that exist.
     pub items: Vec<(Str, i32, OffsetValue)>,
+}
+
+/// The records of a commit; none if they are too large to be one.
+fn offset_changes(group: &str, items: &[(Str, i32, OffsetValue)]) -> Option<Vec<Change>> {
+    let mut bytes = 0;
+    let change = |(topic, index, value): &(Str, i32, OffsetValue)| {
+        let key = record::offset_key(group, topic, *index).ok()?;
+        let value = record::offset_value(value).ok()?;
+        bytes += key.len() + value.len();
+        (bytes <= COMMIT_BYTES_MAX).then_some(Change {
+            key,
+            value: Some(value),
+        })
+    };
+    items.iter().map(change).collect()
 }
 
 /// Coordinates all groups whose partition this broker leads.
@@ -278,16 +298,8 @@ impl Coordinator {
         if commit.items.is_empty() {
             return Ok(None);
         }
-        let change = |(topic, index, value): &(Str, i32, OffsetValue)| {
-            let key = record::offset_key(&group, topic, *index)?;
-            Ok(Change {
-                key,
-                value: Some(record::offset_value(value)?),
-            })
-        };
-        let changes: Result<Vec<_>, tidemill_wire::EncodeError> =
-            commit.items.iter().map(change).collect();
-        let changes = changes.map_err(|_| ErrorCode::INVALID_COMMIT_OFFSET_SIZE)?;
+        let changes =
+            offset_changes(&group, &commit.items).ok_or(ErrorCode::INVALID_COMMIT_OFFSET_SIZE)?;
         let (done, waits) = oneshot::channel();
         let items = commit.items;
         let coming = items.clone();
@@ -515,29 +527,37 @@ impl Coordinator {
         }
     }
 
+    /// Offsets past their retention: of a group without members all, of one with consumers those
+    /// of topics that none of them subscribes to any more (KIP-496). Others may be in use.
     fn lapsed(&self, cell: &Cell, now_ms: i64) -> Vec<(Str, i32)> {
         let retention_ms = i64::try_from(self.settings.offsets_retention.as_millis());
         let retention_ms = retention_ms.unwrap_or(i64::MAX);
-        let is_empty = cell.machine.state() == GroupState::Empty;
-        // Simple consumers have no members that could keep offsets alive: each commit counts.
-        let is_simple = cell.machine.protocol_type().is_none();
-        let is_late = |value: &OffsetValue| match value.expire_ms {
-            // Live members keep their offsets, whatever they asked for.
-            _ if !is_empty => false,
-            Some(expire_ms) => now_ms >= expire_ms,
-            None => {
-                let since_ms = match is_simple {
-                    true => value.commit_ms,
-                    false => value.commit_ms.max(cell.empty_since_ms),
-                };
-                now_ms >= since_ms.saturating_add(retention_ms)
+        if cell.machine.state() == GroupState::Dead {
+            return Vec::new();
+        }
+        let is_stable = cell.machine.state() == GroupState::Stable;
+        let (held, empty_since_ms) = match Subscribed::of(&cell.machine) {
+            // Simple consumers have no members that could keep offsets alive: each commit counts.
+            Subscribed::Nothing if cell.machine.protocol_type().is_none() => (None, i64::MIN),
+            Subscribed::Nothing => (None, cell.empty_since_ms),
+            Subscribed::Topics { topics, is_whole } if is_stable && is_whole => {
+                (Some(topics), i64::MIN)
             }
+            Subscribed::Topics { .. } | Subscribed::Unknown => return Vec::new(),
         };
+        let is_late = |value: &OffsetValue| {
+            let since_ms = value.commit_ms.max(empty_since_ms);
+            let until_ms = since_ms.saturating_add(retention_ms);
+            now_ms >= value.expire_ms.unwrap_or(until_ms)
+        };
+        let is_held = |topic: &Str| held.as_ref().is_some_and(|held| held.contains(topic));
         let mut gone = Vec::new();
-        for (topic, partitions) in &cell.offsets {
+        for (topic, partitions) in cell.offsets.iter().filter(|(topic, _)| !is_held(topic)) {
             let late = partitions.iter().filter(|(_, value)| is_late(value));
             gone.extend(late.map(|(index, _)| (topic.clone(), *index)));
         }
+        // A commit on its way would be deleted by what is appended behind it.
+        gone.retain(|key| !cell.pending.contains_key(key));
         gone
     }
 }

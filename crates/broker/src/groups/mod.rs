@@ -14,6 +14,7 @@ pub mod member;
 pub(crate) mod record;
 pub mod session;
 mod shard;
+pub(crate) mod subscription;
 mod timers;
 mod topic;
 

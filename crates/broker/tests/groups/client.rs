@@ -47,10 +47,14 @@ pub fn config() -> BrokerConfig {
 }
 
 pub async fn start() -> Harness {
+    start_with(config()).await
+}
+
+pub async fn start_with(config: BrokerConfig) -> Harness {
     let runtime = Runtime::simulated(1, NOW_MS);
     let memory = Memory::new(runtime.clock.clone());
     let backend = FaultyBackend::new(Arc::new(memory), runtime.clone(), 1, FaultPlan::none());
-    open(runtime, backend, config()).await
+    open(runtime, backend, config).await
 }
 
 /// Another broker over the same store; the one before is sealed off.
@@ -134,6 +138,16 @@ pub async fn sync(
     group: &str,
     joined: &JoinGroupResponse,
 ) -> SyncGroupResponse {
+    sync_as(client, version, "consumer", group, joined).await
+}
+
+pub async fn sync_as(
+    client: &mut Client,
+    version: i16,
+    protocol_type: &str,
+    group: &str,
+    joined: &JoinGroupResponse,
+) -> SyncGroupResponse {
     let assignment = |member: &Str| SyncGroupRequestAssignment {
         member_id: member.clone(),
         assignment: Bytes::from(format!("for {member}")),
@@ -142,7 +156,7 @@ pub async fn sync(
         group_id: text(group),
         generation_id: joined.generation_id,
         member_id: joined.member_id.clone(),
-        protocol_type: (version >= 5).then(|| text("consumer")),
+        protocol_type: (version >= 5).then(|| text(protocol_type)),
         protocol_name: (version >= 5).then(|| text("range")),
         assignments: joined
             .members

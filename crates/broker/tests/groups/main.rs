@@ -5,6 +5,7 @@ mod common;
 
 mod churn;
 mod client;
+mod cooperative;
 mod limits;
 mod machine;
 mod offsets;

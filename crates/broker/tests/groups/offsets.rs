@@ -1,4 +1,4 @@
-//! Committed offsets: K48, K50, K51, K84, K86, OffsetDelete, snapshots of `__consumer_offsets`.
+//! Committed offsets: K48, K50, K51, K84, K86, K88, OffsetDelete, snapshots of `__consumer_offsets`.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,8 +6,10 @@ use tidemill_wire::{
     Decoder, ErrorCode, Message,
     batch::{BatchIter, Records},
     messages::{
+        delete_records::{DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic},
         delete_topics::{DeleteTopicState, DeleteTopicsRequest},
         fetch::PartitionData,
+        list_offsets::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic},
         offset_commit::OffsetCommitRequest,
         offset_delete::{
             OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
@@ -75,8 +77,21 @@ async fn fetch_all(client: &mut Client, version: i16, topics: Option<Vec<i32>>) 
             partition_indexes: indexes,
         }],
     });
+    all(client, "g", version, topics).await
+}
+
+async fn all_of(client: &mut Client, group: &str) -> Vec<i64> {
+    all(client, group, 7, None).await
+}
+
+async fn all(
+    client: &mut Client,
+    group: &str,
+    version: i16,
+    topics: Option<Vec<OffsetFetchRequestTopic>>,
+) -> Vec<i64> {
     let request = OffsetFetchRequest {
-        group_id: text("g"),
+        group_id: text(group),
         topics,
         ..OffsetFetchRequest::default()
     };
@@ -253,6 +268,111 @@ async fn k86_live_members_keep_their_offsets() {
     leave(&mut client, 3, "g", &joined.member_id).await;
     h.sleep(Duration::from_secs(21)).await;
     assert_eq!(committed(&mut client, "g", 0).await.committed_offset, -1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn kip_496_offsets_of_topics_that_a_live_group_left_lapse() {
+    let mut config = config();
+    config.groups.offsets_retention = Duration::from_secs(600);
+    let h = start_with(config).await;
+    h.topic("t", 1).await;
+    h.topic("u", 2).await;
+    let mut client = h.connect();
+    let joined = join(&mut client, 9, "g").await;
+    sync(&mut client, 5, "g", &joined).await;
+    for topic in ["t", "u"] {
+        let mut request = commit_request("g", topic, &[(0, 5)]);
+        request.member_id = joined.member_id.clone();
+        request.generation_id_or_member_epoch = joined.generation_id;
+        client.call(7, &request).await;
+    }
+    // A group of another protocol type tells nobody what it uses: nothing of it lapses.
+    let mut foreign = join_request("connect", "", &[]);
+    foreign.protocol_type = text("connect");
+    foreign.member_id = client.call(9, &foreign).await.member_id;
+    let stranger = client.call(9, &foreign).await;
+    let mut strange_sync = commit_request("connect", "u", &[(1, 5)]);
+    strange_sync.member_id = stranger.member_id.clone();
+    strange_sync.generation_id_or_member_epoch = stranger.generation_id;
+    sync_as(&mut client, 5, "connect", "connect", &stranger).await;
+    let done = client.call(7, &strange_sync).await;
+    assert_eq!(done.topics[0].partitions[0].error_code, ErrorCode::NONE);
+    // Members are alive all the while: before the ten minutes are over nothing goes.
+    for (seconds, wanted) in [(560, vec![5, 5]), (80, vec![5])] {
+        for _ in 0..seconds / 40 {
+            h.sleep(Duration::from_secs(40)).await;
+            assert_eq!(beat(&mut client, "g", &joined).await, ErrorCode::NONE);
+            let beat = beat(&mut client, "connect", &stranger).await;
+            assert_eq!(beat, ErrorCode::NONE);
+        }
+        assert_eq!(fetch_all(&mut client, 7, None).await, wanted);
+        assert_eq!(all_of(&mut client, "connect").await, [5]);
+    }
+    let kept = committed(&mut client, "g", 0).await.committed_offset;
+    assert_eq!(kept, 5, "the topic that it subscribes to");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_too_large_for_one_record_batch_is_refused_for_good() {
+    let h = start().await;
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    assert_eq!(commit(&mut client, "g", &[(0, 1)]).await, ErrorCode::NONE);
+    let mut request = commit_request("g", "t", &[(0, 2); 5_000]);
+    let words = text(&"x".repeat(4_096));
+    for part in &mut request.topics[0].partitions {
+        part.committed_metadata = Some(words.clone());
+    }
+    let refused = client.call(8, &request).await;
+    let code = refused.topics[0].partitions[0].error_code;
+    assert_eq!(code, ErrorCode::INVALID_COMMIT_OFFSET_SIZE);
+    assert!(
+        !code.is_retriable(),
+        "a client that tried again would never end"
+    );
+    assert_eq!(committed(&mut client, "g", 0).await.committed_offset, 1);
+}
+
+/// K88: lag is end - max(commit, log start); what is answered are the numbers to work it out.
+#[tokio::test(start_paused = true)]
+async fn k88_an_old_commit_is_still_told_after_its_records_are_gone() {
+    let h = start().await;
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    for _ in 0..3 {
+        let batch = crate::common::batch(&["a", "b"]);
+        client.produce("t", 0, batch).await;
+    }
+    assert_eq!(commit(&mut client, "g", &[(0, 1)]).await, ErrorCode::NONE);
+    let request = DeleteRecordsRequest {
+        topics: vec![DeleteRecordsTopic {
+            name: text("t"),
+            partitions: vec![DeleteRecordsPartition {
+                partition_index: 0,
+                offset: 4,
+            }],
+        }],
+        timeout_ms: 1_000,
+    };
+    let deleted = client.call(2, &request).await;
+    assert_eq!(deleted.topics[0].partitions[0].low_watermark, 4);
+    assert_eq!(committed(&mut client, "g", 0).await.committed_offset, 1);
+    let mut ends = Vec::new();
+    for timestamp in [-2, -1] {
+        let request = ListOffsetsRequest {
+            replica_id: -1,
+            topics: vec![ListOffsetsTopic {
+                name: text("t"),
+                partitions: vec![ListOffsetsPartition {
+                    timestamp,
+                    ..ListOffsetsPartition::default()
+                }],
+            }],
+            ..ListOffsetsRequest::default()
+        };
+        ends.push(client.call(5, &request).await.topics[0].partitions[0].offset);
+    }
+    assert_eq!(ends, [4, 6], "a lag of 2 and not of 5");
 }
 
 async fn delete_offset(client: &mut Client, group: &str, topic: &str) -> (ErrorCode, ErrorCode) {
