@@ -27,6 +27,7 @@ use crate::{
         next_connection, serve_connection,
     },
     topics::TopicCache,
+    validation::Validation,
 };
 
 /// How often producers that have long been silent are forgotten.
@@ -58,6 +59,7 @@ pub struct Broker {
     metrics: Metrics,
     sessions: SessionCache,
     topics: TopicCache,
+    validation: Validation,
     net: NetShared,
     phase: watch::Sender<Phase>,
     next_producer: AtomicU32,
@@ -87,6 +89,7 @@ impl Broker {
             metrics: Metrics::default(),
             sessions: SessionCache::new(runtime.entropy.fork(), config.fetch_sessions_max),
             topics: TopicCache::default(),
+            validation: Validation::new(runtime.tasks.clone()),
             net: NetShared::new(NetLimits::from(&*config), runtime.clock.clone()),
             phase: watch::channel(Phase::Run).0,
             next_producer: AtomicU32::new(0),
@@ -138,6 +141,7 @@ impl Broker {
             connection: next_connection(),
             address: None,
             advertised: Arc::new(advertised),
+            produce_turn: Arc::default(),
         };
         let serve = serve_connection(
             Arc::clone(self),
@@ -272,6 +276,10 @@ impl Broker {
 
     pub(crate) fn topics(&self) -> &TopicCache {
         &self.topics
+    }
+
+    pub(crate) fn validation(&self) -> &Validation {
+        &self.validation
     }
 
     /// A producer id nobody has had: the writer id makes it unique, so nothing is written.

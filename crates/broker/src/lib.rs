@@ -11,6 +11,7 @@ pub mod groups;
 mod metrics;
 pub mod net;
 mod topics;
+mod validation;
 
 pub use broker::{Broker, BrokerOptions};
 pub use metrics::Metrics;

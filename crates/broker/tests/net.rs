@@ -110,6 +110,7 @@ fn start() -> Harness {
         connection: 1,
         address: None,
         advertised,
+        produce_turn: Arc::default(),
     });
     let serve = serve_connection(Arc::clone(&echo), shared.clone(), peer, server, watched);
     let served = Tasks::inline().spawn("connection", serve);

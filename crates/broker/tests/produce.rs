@@ -391,3 +391,57 @@ async fn k82_the_same_partition_twice_and_null_records() {
     let part = &response.responses[0].partition_responses[0];
     assert_eq!(part.error_code, ErrorCode::INVALID_RECORD);
 }
+
+fn timed(timestamps: &[i64]) -> Bytes {
+    let mut builder = BatchBuilder::new(Compression::None);
+    for timestamp in timestamps {
+        builder
+            .push(&common::record("v", *timestamp))
+            .expect("small");
+    }
+    builder.build().expect("a batch")
+}
+
+#[tokio::test(start_paused = true)]
+async fn kip_467_the_records_to_blame_are_named_as_kafka_names_them() {
+    let h = start().await;
+    h.topic("t", 2).await;
+    let mut client = h.connect();
+    let (now, late) = (common::NOW_MS, common::NOW_MS + 9_999_999);
+    let parts = [(0, timed(&[now, late, now, late])), (1, timed(&[now]))];
+    for version in [8, 9, 13] {
+        let mut request = produce_request("t", &parts);
+        let image = h.cluster.image();
+        request.topic_data[0].topic_id = image.topic_by_name("t").expect("it exists").id;
+        let response = client.call(version, &request).await;
+        let [refused, taken] = &response.responses[0].partition_responses[..] else {
+            panic!("two partitions");
+        };
+        assert_eq!(refused.error_code, ErrorCode::INVALID_TIMESTAMP);
+        assert_eq!(refused.base_offset, -1);
+        let indexes: Vec<_> = refused
+            .record_errors
+            .iter()
+            .map(|one| one.batch_index)
+            .collect();
+        assert_eq!(indexes, [1, 3], "version {version}");
+        for one in &refused.record_errors {
+            let text = one.batch_index_error_message.as_deref().expect("says why");
+            assert!(text.contains(&late.to_string()), "{text}");
+        }
+        assert!(refused.error_message.is_some());
+        assert_eq!(
+            (taken.error_code, taken.record_errors.len()),
+            (ErrorCode::NONE, 0)
+        );
+    }
+    // Before version 8 there is no place for them. What is no batch blames no record, as in Kafka.
+    let response = client.call(7, &produce_request("t", &parts)).await;
+    let refused = &response.responses[0].partition_responses[0];
+    assert_eq!(refused.error_code, ErrorCode::INVALID_TIMESTAMP);
+    assert!(refused.record_errors.is_empty());
+    let two = [batch(&["a"]), batch(&["b"])].concat();
+    let refused = client.produce("t", 0, Bytes::from(two)).await;
+    assert_eq!(refused.error_code, ErrorCode::INVALID_RECORD);
+    assert!(refused.record_errors.is_empty());
+}

@@ -1,24 +1,29 @@
 //! Produce (key 0), versions 3-13; 0-2 are advertised and refused (K3).
 //!
-//! v7 zstd; v8 errors of single records (never given: a batch is refused as a whole) and messages;
-//! v9 flexible; v10 current leader; v11, v12 transactions V2; v13 topic ids. Transactional batches
+//! v7 zstd; v8 errors of single records (the batch is refused as a whole) and messages; v9 flexible; v10 current leader; v11, v12 transactions V2; v13 topic ids. Transactional batches
 //! are refused until transactions are served.
 
 use std::sync::Arc;
 
 use tidemill_cluster::{Image, image::Topic};
-use tidemill_log::{Appended, Committed, Entry, Partition};
+use tidemill_log::{Appended, Committed, Entry};
 use tidemill_wire::{
-    ErrorCode, Records,
-    batch::{ValidateOptions, validate},
+    ErrorCode,
+    batch::ValidateOptions,
     messages::produce::{
-        LeaderIdAndEpoch, NodeEndpoint, PartitionProduceData, PartitionProduceResponse,
-        ProduceRequest, ProduceResponse, TopicProduceData, TopicProduceResponse,
+        BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceData,
+        PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceData,
+        TopicProduceResponse,
     },
 };
 
 use super::{Context, Outcome};
-use crate::{config::TopicConfig, errors::Refusal, topics::is_internal};
+use crate::{
+    config::TopicConfig,
+    errors::Refusal,
+    topics::is_internal,
+    validation::{Budget, Refused},
+};
 
 /// The first version that may carry zstd.
 const ZSTD_FROM: i16 = 7;
@@ -34,7 +39,7 @@ struct Part {
 }
 
 enum State {
-    Refused(Refusal),
+    Refused(Refusal, Vec<BatchIndexAndErrorMessage>),
     Appended(Appended),
     Committed(Committed),
 }
@@ -43,8 +48,13 @@ pub(super) async fn handle(context: Context, request: ProduceRequest) -> Outcome
     let acks = request.acks;
     let timeout = u64::try_from(request.timeout_ms).unwrap_or(0);
     let deadline = context.received + std::time::Duration::from_millis(timeout);
-    // Up to here nothing was awaited: the batches are appended in the order of the requests.
-    let mut topics = append_all(&context, request);
+    let mut topics = {
+        // Taken in the order of the requests, so their batches are appended in that order; outside
+        // of Tokio's budget, which would let a later request pass.
+        let turn = tokio::task::unconstrained(context.peer.produce_turn.lock());
+        let _turn = turn.await;
+        append_all(&context, request).await
+    };
     context.validated();
     if acks == 0 {
         return without_answer(&context, &topics).await;
@@ -87,7 +97,7 @@ async fn may_refuse(
     topics: &[(TopicProduceData, Vec<Part>)],
 ) -> bool {
     let ends_producer = |part: &Part| match &part.state {
-        State::Refused(refusal) => matches!(
+        State::Refused(refusal, _) => matches!(
             refusal.code,
             ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER | ErrorCode::INVALID_PRODUCER_EPOCH
         ),
@@ -110,7 +120,7 @@ async fn without_answer(
     topics: &[(TopicProduceData, Vec<Part>)],
 ) -> Outcome<ProduceResponse> {
     let mut parts = topics.iter().flat_map(|(_, parts)| parts);
-    if parts.any(|part| matches!(part.state, State::Refused(_))) {
+    if parts.any(|part| matches!(part.state, State::Refused(..))) {
         return Outcome::Close;
     }
     // As there is no answer to wait for, the log's limit is all that slows such a producer down.
@@ -118,9 +128,13 @@ async fn without_answer(
     Outcome::Nothing
 }
 
-fn append_all(context: &Context, request: ProduceRequest) -> Vec<(TopicProduceData, Vec<Part>)> {
+async fn append_all(
+    context: &Context,
+    request: ProduceRequest,
+) -> Vec<(TopicProduceData, Vec<Part>)> {
     let image = context.broker.cluster().image();
     let transactional = request.transactional_id.is_some();
+    let mut budget = Budget::default();
     let mut topics = Vec::with_capacity(request.topic_data.len());
     for mut data in request.topic_data {
         let partitions = std::mem::take(&mut data.partition_data);
@@ -129,23 +143,27 @@ fn append_all(context: &Context, request: ProduceRequest) -> Vec<(TopicProduceDa
         } else {
             Err(ErrorCode::INVALID_REQUIRED_ACKS.into())
         };
-        let part = |data| match &topic {
-            Ok((topic, config)) => append(context, topic, config, data),
-            Err(refusal) => Part::refused(&data, refusal.clone()),
-        };
-        let parts = partitions.into_iter().map(part).collect();
+        let mut parts = Vec::with_capacity(partitions.len());
+        for data in partitions {
+            let index = data.index;
+            let part = match &topic {
+                Ok((topic, config)) => append(context, topic, config, data, &mut budget).await,
+                Err(refusal) => Err(refusal.clone().into()),
+            };
+            parts.push(part.unwrap_or_else(|refused| Part::refused(index, refused)));
+        }
         topics.push((data, parts));
     }
     topics
 }
 
 impl Part {
-    fn refused(data: &PartitionProduceData, refusal: Refusal) -> Self {
+    fn refused(index: i32, refused: Refused) -> Self {
         Self {
-            index: data.index,
+            index,
             records: 0,
             bytes: 0,
-            state: State::Refused(refusal),
+            state: State::Refused(refused.refusal, refused.records),
         }
     }
 }
@@ -183,63 +201,35 @@ fn no_transactions() -> Refusal {
     )
 }
 
-fn append(
+async fn append(
     context: &Context,
     topic: &Arc<Topic>,
-    config: &TopicConfig,
+    config: &Arc<TopicConfig>,
     data: PartitionProduceData,
-) -> Part {
+    budget: &mut Budget,
+) -> Result<Part, Refused> {
     let index = data.index;
-    match context.broker.partition(topic, index) {
-        Err(code) => Part::refused(&data, code.into()),
-        Ok(partition) => match try_append(context, &partition, config, data.records) {
-            Ok(part) => Part { index, ..part },
-            Err(refusal) => {
-                let (state, records, bytes) = (State::Refused(refusal), 0, 0);
-                Part {
-                    index,
-                    records,
-                    bytes,
-                    state,
-                }
-            }
-        },
-    }
-}
-
-fn try_append(
-    context: &Context,
-    partition: &Partition,
-    config: &TopicConfig,
-    records: Option<Records>,
-) -> Result<Part, Refusal> {
-    let records = records.unwrap_or_default();
+    let partition = context.broker.partition(topic, index)?;
     let options = ValidateOptions {
         now_ms: context.broker.runtime().clock.now_ms(),
         allow_zstd: context.version >= ZSTD_FROM,
         ..config.validate_options()
     };
-    let batch = validate(records.to_bytes(), &options)
-        .map_err(|error| Refusal::new(ErrorCode(error.kafka_code()), error.to_string()))?;
+    let bytes = data.records.unwrap_or_default().to_bytes();
+    let validation = context.broker.validation();
+    let batch = validation.check(bytes, config, options, budget).await?;
     if batch.header.attributes.is_transactional() {
-        return Err(no_transactions());
+        return Err(no_transactions().into());
     }
-    let batch = config
-        .stored(batch)
-        .map_err(|error| Refusal::new(ErrorCode(error.kafka_code()), error.to_string()))?;
     let records = u64::try_from(batch.header.record_count).unwrap_or(0);
     let bytes = batch.bytes.len() as u64;
     let entry = Entry::records(partition.id(), batch, config.latency);
     let appended = context.broker.log().append(entry)?.pop();
-    let state = appended.map_or_else(
-        || State::Refused(ErrorCode::UNKNOWN_SERVER_ERROR.into()),
-        State::Appended,
-    );
     Ok(Part {
-        index: 0,
+        index,
         records,
         bytes,
-        state,
+        state: State::Appended(appended.ok_or(ErrorCode::UNKNOWN_SERVER_ERROR)?),
     })
 }
 
@@ -250,7 +240,7 @@ async fn wait(context: &Context, deadline: tidemill_runtime::Instant, mut parts:
             if let State::Appended(appended) = &part.state {
                 part.state = match appended.wait().await {
                     Ok(committed) => State::Committed(committed),
-                    Err(error) => State::Refused(error.into()),
+                    Err(error) => State::Refused(error.into(), Vec::new()),
                 };
             }
         }
@@ -287,7 +277,7 @@ fn partition_response(
         bytes,
         state,
     } = part;
-    let refusal = match state {
+    let (refusal, record_errors) = match state {
         State::Committed(committed) => {
             context.broker.metrics().produced(records, bytes);
             return PartitionProduceResponse {
@@ -298,16 +288,18 @@ fn partition_response(
                 ..PartitionProduceResponse::default()
             };
         }
-        State::Appended(_) => Refusal::new(
-            ErrorCode::REQUEST_TIMED_OUT,
-            "not durable within the request's timeout",
-        ),
-        State::Refused(refusal) => refusal,
+        State::Appended(_) => {
+            let message = "not durable within the request's timeout";
+            let refusal = Refusal::new(ErrorCode::REQUEST_TIMED_OUT, message);
+            (refusal, Vec::new())
+        }
+        State::Refused(refusal, record_errors) => (refusal, record_errors),
     };
     let mut response = PartitionProduceResponse {
         index,
         error_code: context.error(refusal.code),
         base_offset: -1,
+        record_errors,
         error_message: refusal.text(),
         ..PartitionProduceResponse::default()
     };

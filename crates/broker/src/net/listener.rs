@@ -67,6 +67,7 @@ pub async fn accept_loop<S: Service>(
             connection: next_connection(),
             address: Some(address),
             advertised: Arc::clone(&advertised),
+            produce_turn: Arc::default(),
         });
         let served = serve_connection(
             Arc::clone(&service),

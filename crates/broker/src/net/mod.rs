@@ -114,6 +114,8 @@ pub struct Peer {
     pub address: Option<SocketAddr>,
     /// The address that clients of this listener are told (K93).
     pub advertised: Arc<Advertised>,
+    /// Held by the request whose batches are being checked and appended: the next one's follow.
+    pub produce_turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Peer {

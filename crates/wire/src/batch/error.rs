@@ -117,33 +117,70 @@ pub enum BatchError {
         /// The limit in bytes.
         max: u64,
     },
-    /// A record's timestamp is too far from the broker's clock.
-    Timestamp {
-        /// Index in the batch.
-        index: i32,
-        /// The record's timestamp.
-        timestamp: i64,
-    },
     /// The producer claims append time, which only the broker sets.
     LogAppendTime,
-    /// A record without a key, for a compacted topic.
-    MissingKey {
-        /// Index in the batch.
-        index: i32,
+    /// Records that are whole and may not be stored all the same: never none, in their order, the
+    /// first [`RECORD_ERRORS_MAX`] of them.
+    Records(Vec<RefusedRecord>),
+}
+
+/// Records named at most when a batch is refused for them: enough for any batch that a person
+/// looks at, and a batch of millions of them gets no answer larger than itself.
+pub const RECORD_ERRORS_MAX: usize = 1_000;
+
+/// A record that may not be stored (`record_errors` of a Produce response, KIP-467).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefusedRecord {
+    /// Index in the batch.
+    pub index: i32,
+    /// Why.
+    pub why: RecordRefusal,
+}
+
+/// Why a whole record may not be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordRefusal {
+    /// Its timestamp is too far from the broker's clock. All in milliseconds since 1970.
+    Timestamp {
+        /// The record's timestamp.
+        timestamp: i64,
+        /// The earliest that is taken.
+        earliest: i64,
+        /// The latest that is taken.
+        latest: i64,
     },
+    /// It has no key, and the topic is compacted.
+    MissingKey,
+}
+
+impl fmt::Display for RecordRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timestamp {
+                timestamp,
+                earliest,
+                latest,
+            } => write!(
+                f,
+                "timestamp {timestamp} is not within {earliest} and {latest}"
+            ),
+            Self::MissingKey => f.write_str("a compacted topic takes no record without a key"),
+        }
+    }
 }
 
 impl BatchError {
     /// The error code of the Kafka protocol.
     #[must_use]
-    pub const fn kafka_code(&self) -> i16 {
+    pub fn kafka_code(&self) -> i16 {
         match self {
             // CORRUPT_MESSAGE
             Self::Length(_) | Self::Crc { .. } => 2,
             // MESSAGE_TOO_LARGE: clients split the batch and try again
             Self::TooLarge { .. } | Self::InflatedTooLarge { .. } => 10,
             // INVALID_TIMESTAMP
-            Self::Timestamp { .. } | Self::LogAppendTime => 32,
+            Self::LogAppendTime => 32,
+            Self::Records(refused) if refused.iter().any(RefusedRecord::is_untimely) => 32,
             // UNSUPPORTED_COMPRESSION_TYPE
             Self::UnknownCodec(_) | Self::ZstdNotAllowed => 76,
             // INVALID_RECORD
@@ -158,19 +195,24 @@ impl BatchError {
             | Self::Record { .. }
             | Self::TrailingBytes
             | Self::Inflate(_)
-            | Self::MissingKey { .. } => 87,
+            | Self::Records(_) => 87,
         }
     }
 
-    /// Index of the record to blame, for `record_errors` of a Produce response.
+    /// The records to blame, for `record_errors` of a Produce response: as in Kafka none if the
+    /// batch cannot be read.
     #[must_use]
-    pub const fn record_index(&self) -> Option<i32> {
+    pub fn refused_records(&self) -> &[RefusedRecord] {
         match self {
-            Self::Record { index, .. }
-            | Self::Timestamp { index, .. }
-            | Self::MissingKey { index } => Some(*index),
-            _ => None,
+            Self::Records(refused) => refused,
+            _ => &[],
         }
+    }
+}
+
+impl RefusedRecord {
+    const fn is_untimely(&self) -> bool {
+        matches!(self.why, RecordRefusal::Timestamp { .. })
     }
 }
 
@@ -227,18 +269,16 @@ impl fmt::Display for BatchError {
             Self::InflatedTooLarge { max } => {
                 write!(f, "the records inflate to more than {max} bytes")
             }
-            Self::Timestamp { index, timestamp } => {
-                write!(
-                    f,
-                    "record {index}: timestamp {timestamp} is too far from the broker's time"
-                )
-            }
             Self::LogAppendTime => f.write_str("producers may not set the log append time"),
-            Self::MissingKey { index } => {
-                write!(
-                    f,
-                    "record {index}: a compacted topic takes no record without a key"
-                )
+            Self::Records(refused) => {
+                if let Some(RefusedRecord { index, why }) = refused.first() {
+                    write!(f, "record {index}: {why}")?;
+                }
+                match refused.len() {
+                    0 | 1 => Ok(()),
+                    RECORD_ERRORS_MAX => write!(f, "; {RECORD_ERRORS_MAX} or more refused"),
+                    count => write!(f, "; {count} records refused"),
+                }
             }
         }
     }

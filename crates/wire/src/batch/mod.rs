@@ -22,7 +22,7 @@ mod walk;
 pub use builder::{BatchBuilder, BuildError, NewRecord};
 pub use codec::{CompressError, compress};
 pub use control::{ControlError, EndTxnMarker};
-pub use error::{BatchError, RecordError};
+pub use error::{BatchError, RECORD_ERRORS_MAX, RecordError, RecordRefusal, RefusedRecord};
 pub use header::{
     Attributes, BatchHeader, BatchIter, Compression, HEADER_BYTES, HeaderError, MAGIC, StoredBatch,
     TimestampType, verify_crc,

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::crc;
-use super::error::{BatchError, RecordError};
+use super::error::{BatchError, RECORD_ERRORS_MAX, RecordError, RecordRefusal, RefusedRecord};
 use super::header::{
     Attributes, BatchHeader, CRC_START, Compression, HEADER_BYTES, HeaderError, TimestampType,
 };
@@ -235,7 +235,7 @@ fn walk_all<S: Source>(
 ) -> Result<i64, BatchError> {
     let mut max_timestamp = NO_TIMESTAMP;
     // A lying layout matters more than a wrong time: the walk goes on to find it.
-    let mut first_refused = None;
+    let mut blamed = Vec::new();
     for index in 0..header.record_count {
         let bad = |error| match error {
             RecordError::Inflate(error) => refused(error),
@@ -251,25 +251,30 @@ fn walk_all<S: Source>(
         }
         let timestamp = meta.timestamp(header).map_err(bad)?;
         max_timestamp = max_timestamp.max(timestamp);
-        if first_refused.is_none() {
-            first_refused = refused_record(index, &meta, timestamp, options);
+        if let Some(why) = refusal(&meta, timestamp, options)
+            && blamed.len() < RECORD_ERRORS_MAX
+        {
+            blamed.push(RefusedRecord { index, why });
         }
     }
-    first_refused.map_or(Ok(max_timestamp), Err)
+    if blamed.is_empty() {
+        return Ok(max_timestamp);
+    }
+    Err(BatchError::Records(blamed))
 }
 
-fn refused_record(
-    index: i32,
-    meta: &RecordMeta,
-    timestamp: i64,
-    options: &ValidateOptions,
-) -> Option<BatchError> {
+fn refusal(meta: &RecordMeta, timestamp: i64, options: &ValidateOptions) -> Option<RecordRefusal> {
     if options.key_required && !meta.has_key {
-        return Some(BatchError::MissingKey { index });
+        return Some(RecordRefusal::MissingKey);
     }
     let create_time = options.timestamp_type == TimestampType::CreateTime;
     if create_time && timestamp != NO_TIMESTAMP && !in_time(timestamp, options) {
-        return Some(BatchError::Timestamp { index, timestamp });
+        let now_ms = options.now_ms;
+        return Some(RecordRefusal::Timestamp {
+            timestamp,
+            earliest: now_ms.saturating_sub(options.timestamp_before_max_ms),
+            latest: now_ms.saturating_add(options.timestamp_after_max_ms),
+        });
     }
     None
 }

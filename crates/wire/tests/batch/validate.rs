@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use tidemill_wire::batch::{
-    BatchBuilder, BatchError, BatchHeader, Compression, NewRecord, Records, TimestampType,
-    ValidateOptions, validate, verify_crc,
+    BatchBuilder, BatchError, BatchHeader, Compression, NewRecord, RECORD_ERRORS_MAX,
+    RecordRefusal, Records, RefusedRecord, TimestampType, ValidateOptions, validate, verify_crc,
 };
 use tidemill_wire::ids::{LeaderEpoch, Offset, ProducerEpoch, ProducerId};
 
@@ -140,25 +140,43 @@ fn create_time_is_bounded_ahead_and_on_request_behind() {
     assert_eq!(code(at(NOW - 1001), &append), 0);
 }
 
-#[test]
-fn a_refused_time_names_its_record() {
+fn at(timestamps: impl IntoIterator<Item = i64>) -> Bytes {
     let mut builder = BatchBuilder::default();
-    for timestamp in [NOW, NOW * 2, NOW * 3] {
+    for timestamp in timestamps {
         let record = NewRecord {
             timestamp,
             ..NewRecord::key_value(b"k", b"v")
         };
         builder.push(&record).expect("fits");
     }
-    let error = validate(builder.build().expect("fits"), &options()).expect_err("too far");
-    assert_eq!(
-        error,
-        BatchError::Timestamp {
-            index: 1,
-            timestamp: NOW * 2
-        }
-    );
-    assert_eq!(error.record_index(), Some(1));
+    builder.build().expect("fits")
+}
+
+#[test]
+fn refused_times_name_their_records() {
+    let batch = at([NOW, NOW * 2, NOW, NOW * 3]);
+    let error = validate(batch, &options()).expect_err("too far");
+    let refused = |index, timestamp| RefusedRecord {
+        index,
+        why: RecordRefusal::Timestamp {
+            timestamp,
+            earliest: NOW - i64::MAX,
+            latest: NOW + 3_600_000,
+        },
+    };
+    let all = [refused(1, NOW * 2), refused(3, NOW * 3)];
+    assert_eq!(error.refused_records(), all);
+    assert_eq!(error.kafka_code(), 32);
+    let text = error.to_string();
+    assert!(text.starts_with("record 1: timestamp"), "{text}");
+    assert!(text.ends_with("; 2 records refused"), "{text}");
+}
+
+#[test]
+fn a_batch_of_refused_records_names_a_bounded_number() {
+    let batch = at((0..5_000).map(|_| NOW * 2));
+    let error = validate(batch, &options()).expect_err("too far");
+    assert_eq!(error.refused_records().len(), RECORD_ERRORS_MAX);
 }
 
 #[test]
@@ -305,6 +323,7 @@ fn compacted_topics_need_keys() {
     assert_eq!(code(keyed, &compacted), 0);
     assert_eq!(code(keyless.clone(), &options()), 0);
     let error = validate(keyless, &compacted).expect_err("no key");
-    assert_eq!(error, BatchError::MissingKey { index: 1 });
+    let (index, why) = (1, RecordRefusal::MissingKey);
+    assert_eq!(error.refused_records(), [RefusedRecord { index, why }]);
     assert_eq!(error.kafka_code(), 87);
 }

@@ -1,0 +1,94 @@
+//! Heavy batches: nobody else waits for them, and their connection's order stands.
+#![expect(clippy::disallowed_methods, reason = "wall time is what is tested")]
+
+mod common;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::{Client, batch, produce_request, start_on};
+use futures_util::FutureExt;
+use tidemill_runtime::Runtime;
+use tidemill_wire::{
+    ErrorCode,
+    batch::{BatchBuilder, Compression, NewRecord},
+    ids::{ProducerEpoch, ProducerId},
+    messages::{
+        api_versions::ApiVersionsRequest, init_producer_id::InitProducerIdRequest,
+        produce::ProduceRequest,
+    },
+};
+
+/// Bytes that a bomb comes to: more than a tenth of a second in a debug build.
+const BOMB: usize = 100 << 20;
+
+fn sequenced(producer: ProducerId, sequence: i32, value: &[u8], codec: Compression) -> Bytes {
+    let mut builder = BatchBuilder::new(codec);
+    builder.producer(producer, ProducerEpoch(0), sequence);
+    let record = NewRecord {
+        timestamp: -1,
+        key: None,
+        value: Some(value),
+        headers: &[],
+    };
+    builder.push(&record).expect("within bounds");
+    builder.build().expect("a batch")
+}
+
+async fn producer(client: &mut Client) -> ProducerId {
+    let request = InitProducerIdRequest {
+        transactional_id: None,
+        ..InitProducerIdRequest::default()
+    };
+    ProducerId(client.call(4, &request).await.producer_id)
+}
+
+/// One thread serves everybody here: if it inflated the bomb, nobody else would be answered.
+#[tokio::test]
+async fn a_bomb_blocks_nobody_and_what_follows_it_keeps_its_place() {
+    let h = start_on(Runtime::system()).await;
+    h.topic("t", 1).await;
+    let (mut heavy, mut light) = (h.connect(), h.connect());
+    let id = producer(&mut heavy).await;
+    let zeros = vec![0; BOMB];
+    for codec in [Compression::Zstd, Compression::Gzip] {
+        let first = match codec {
+            Compression::Zstd => 0,
+            _ => 3,
+        };
+        let bomb = sequenced(id, first, &zeros, codec);
+        assert!(bomb.len() < 1 << 20, "{codec:?}: small on the wire");
+        heavy.send(9, &produce_request("t", &[(0, bomb)])).await;
+        // These wait for their turn: as they came, whatever the first costs.
+        for next in 1..3 {
+            let small = sequenced(id, first + next, b"small", Compression::None);
+            heavy.send(9, &produce_request("t", &[(0, small)])).await;
+        }
+        let mut answered = 0;
+        let mut bombed = Box::pin(heavy.receive::<ProduceRequest>(9));
+        let response = loop {
+            light.call(0, &ApiVersionsRequest::default()).await;
+            if let Some((_, response)) = (&mut bombed).now_or_never() {
+                break response;
+            }
+            answered += 1;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        };
+        drop(bombed);
+        assert!(answered > 10, "{codec:?}: {answered} answers meanwhile");
+        let mut offsets = vec![offset(&response)];
+        for _ in 1..3 {
+            offsets.push(offset(&heavy.receive::<ProduceRequest>(9).await.1));
+        }
+        let first = i64::from(first);
+        assert_eq!(offsets, [first, first + 1, first + 2], "{codec:?}");
+    }
+    let own = light.produce("t", 0, batch(&["x"])).await;
+    assert_eq!((own.error_code, own.base_offset), (ErrorCode::NONE, 6));
+}
+
+fn offset(response: &tidemill_wire::messages::produce::ProduceResponse) -> i64 {
+    let part = &response.responses[0].partition_responses[0];
+    assert_eq!(part.error_code, ErrorCode::NONE);
+    part.base_offset
+}
