@@ -75,7 +75,7 @@ async fn a_bomb_blocks_nobody_and_what_follows_it_keeps_its_place() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         };
         drop(bombed);
-        assert!(answered > 10, "{codec:?}: {answered} answers meanwhile");
+        assert!(answered >= 3, "{codec:?}: {answered} answers meanwhile");
         let mut offsets = vec![offset(&response)];
         for _ in 1..3 {
             offsets.push(offset(&heavy.receive::<ProduceRequest>(9).await.1));

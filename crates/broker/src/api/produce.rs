@@ -1,7 +1,8 @@
 //! Produce (key 0), versions 3-13; 0-2 are advertised and refused (K3).
 //!
-//! v7 zstd; v8 errors of single records (the batch is refused as a whole) and messages; v9 flexible; v10 current leader; v11, v12 transactions V2; v13 topic ids. Transactional batches
-//! are refused until transactions are served.
+//! v7 zstd; v8 errors of single records (the batch is refused as a whole) and messages; v9
+//! flexible; v10 current leader; v11, v12 transactions V2; v13 topic ids. Transactional batches are
+//! refused until transactions are served.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Committed offsets: K48, K50, K51, K84, K86, K88, OffsetDelete, snapshots of `__consumer_offsets`.
+//! Committed offsets: K48, K50, K51, K84, K86, K88, OffsetDelete, snapshots of
+//! `__consumer_offsets`.
 
 use std::{collections::BTreeMap, time::Duration};
 
