@@ -23,7 +23,7 @@ use tidemill_log::{
 };
 use tidemill_runtime::{Runtime, Tasks};
 use tidemill_store::{
-    Backend as _, Store, StoreOptions,
+    Backend as _, HedgeMode, HedgeOptions, Store, StoreOptions,
     testing::{Fault, FaultPlan, FaultyBackend, Operation, Phase},
 };
 use tidemill_wire::ids::NodeId;
@@ -140,7 +140,19 @@ fn limits() -> LogLimits {
     limits
 }
 
-/// Starts the next broker.
+/// Twins from the first PUT on, and by the estimate soon after. A disk is never hedged.
+fn hedging(is_disk: bool) -> HedgeOptions {
+    HedgeOptions {
+        mode: if is_disk {
+            HedgeMode::Off
+        } else {
+            HedgeMode::Always
+        },
+        measured_min: 20,
+        unmeasured_delay: Duration::from_millis(50),
+    }
+}
+
 /// A start failed.
 pub enum Failure {
     /// Another broker was quicker.
@@ -169,6 +181,7 @@ pub async fn start_broker(world: &Arc<World>, harshness: u64) -> Result<Arc<Brok
     watch(world, &backend);
     let options = StoreOptions {
         request_timeout: Duration::from_secs(5),
+        hedge: hedging(world.medium.is_disk()),
         ..StoreOptions::default()
     };
     let store = Store::new(Arc::new(backend.clone()), runtime.clone(), options);

@@ -1,7 +1,6 @@
-//! Counters, recent latencies, and the one log line per spell of trouble.
+//! Counters, and the one log line per spell of trouble.
 
 use std::{
-    collections::VecDeque,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
@@ -16,9 +15,9 @@ use crate::error::{StoreError, StoreErrorKind};
 pub struct StoreCounters {
     /// Logical writes that ended well.
     pub puts: u64,
-    /// PUT requests, retries included.
+    /// PUT requests, retries and hedges included.
     pub put_tries: u64,
-    /// GET and HEAD requests.
+    /// GET and HEAD requests, retries and hedges included.
     pub gets: u64,
     /// LIST requests.
     pub lists: u64,
@@ -26,7 +25,7 @@ pub struct StoreCounters {
     pub deletes: u64,
     /// Server-side copies.
     pub copies: u64,
-    /// Bytes of bodies sent, retries included.
+    /// Bytes of bodies sent, retries and hedges included.
     pub bytes_up: u64,
     /// Bytes of bodies received.
     pub bytes_down: u64,
@@ -48,44 +47,9 @@ pub struct StoreCounters {
     pub errors_invalid: u64,
 }
 
-/// Recent latencies of successful single requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LatencySummary {
-    /// Median of recent PUTs; `None` before the first.
-    pub put_p50: Option<Duration>,
-    /// Number of PUTs it rests on.
-    pub put_samples: usize,
-    /// Median of recent GETs; `None` before the first.
-    pub get_p50: Option<Duration>,
-    /// Number of GETs it rests on.
-    pub get_samples: usize,
-}
-
-/// Requests whose latency is remembered, per kind: some seconds at 200 PUTs a second.
-const SAMPLES: usize = 256;
-
 /// A spell of trouble ends after this long without a failure: a store that fails every tenth
 /// request is one spell, not one per failure.
 const QUIET: Duration = Duration::from_secs(30);
-
-#[derive(Debug, Default)]
-pub(crate) struct Window(Mutex<VecDeque<Duration>>);
-
-impl Window {
-    pub(crate) fn record(&self, took: Duration) {
-        let mut samples = self.0.lock();
-        if samples.len() == SAMPLES {
-            samples.pop_front();
-        }
-        samples.push_back(took);
-    }
-
-    pub(crate) fn median(&self) -> (Option<Duration>, usize) {
-        let mut sorted: Vec<_> = self.0.lock().iter().copied().collect();
-        sorted.sort_unstable();
-        (sorted.get(sorted.len() / 2).copied(), sorted.len())
-    }
-}
 
 macro_rules! counters {
     ($($name:ident),* $(,)?) => {

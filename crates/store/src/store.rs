@@ -9,7 +9,11 @@ use crate::{
     backend::{Backend, ObjectMeta, Payload, PutAnswer},
     backends::directory::fs::Space,
     error::{StoreError, StoreErrorKind},
-    stats::{Counters, LatencySummary, Spell, StoreCounters, Window, add},
+    pace::{
+        Estimate, HedgeCounters, HedgeOptions, Pace,
+        race::{Late, Race},
+    },
+    stats::{Counters, Spell, StoreCounters, add},
 };
 
 /// Limits of retry. All named, all settable.
@@ -23,6 +27,8 @@ pub struct StoreOptions {
     pub backoff_max: Duration,
     /// Total time after which a *read* or listing gives up. Puts on the WAL never give up (R4).
     pub read_deadline: Duration,
+    /// Slow requests are sent a second time.
+    pub hedge: HedgeOptions,
 }
 
 impl Default for StoreOptions {
@@ -33,9 +39,13 @@ impl Default for StoreOptions {
             backoff_min: Duration::from_millis(20),
             backoff_max: Duration::from_secs(2),
             read_deadline: Duration::from_secs(60),
+            hedge: HedgeOptions::default(),
         }
     }
 }
+
+/// Bytes assumed of an object that is read whole, whose size is not known: a large WAL object.
+const WHOLE_BYTES: u64 = 4 << 20;
 
 /// Keys asked for in one listing; the most that S3 gives.
 pub const LIST_PAGE: usize = 1_000;
@@ -48,8 +58,9 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     name: String,
     spell: Spell,
-    put_latency: Window,
-    get_latency: Window,
+    pub(crate) puts: Arc<Pace>,
+    gets: Arc<Pace>,
+    pub(crate) late: Late,
 }
 
 /// A store as the log uses it. Cheap to clone.
@@ -95,6 +106,22 @@ impl<'a> Tries<'a> {
     }
 }
 
+/// True if asking again gives the same answer.
+fn is_final(error: &StoreError) -> bool {
+    matches!(
+        error.kind,
+        StoreErrorKind::NotFound | StoreErrorKind::Invalid
+    )
+}
+
+/// The bytes that a GET moved; `None` if it says nothing of the store's speed.
+fn received(_expected: u64, answer: &Result<Bytes, StoreError>) -> Option<u64> {
+    match answer {
+        Ok(bytes) => Some(bytes.len() as u64),
+        Err(error) => is_final(error).then_some(0),
+    }
+}
+
 impl Shared {
     /// One request with its time-out. A request that ran into it may still be carried out.
     async fn request<T>(
@@ -129,11 +156,7 @@ impl Shared {
         let now = self.runtime.clock.monotonic();
         match result {
             // Nothing is wrong with a store that says so.
-            Err(error)
-                if matches!(
-                    error.kind,
-                    StoreErrorKind::NotFound | StoreErrorKind::Invalid
-                ) => {}
+            Err(error) if is_final(error) => {}
             Err(error) => self.spell.failed(now, &self.name, error),
             Ok(_) => self.spell.succeeded(now, &self.name),
         }
@@ -146,19 +169,24 @@ impl Shared {
             .failed(self.runtime.clock.monotonic(), &self.name, error);
     }
 
-    /// One try of a PUT: the only place that sends one. (A hedge's twin will start here.)
+    /// One PUT request: the only place that sends one.
     pub(crate) async fn put_try(&self, key: &str, body: Payload) -> Result<PutAnswer, StoreError> {
         add(&self.counters.put_tries, 1);
         add(&self.counters.bytes_up, body.len());
+        self.request("put", key, self.backend.put_if_absent(key, body))
+            .await
+    }
+
+    /// A PUT that is not hedged, measured.
+    pub(crate) async fn put_once(&self, key: &str, body: Payload) -> Result<PutAnswer, StoreError> {
+        let bytes = body.len();
         let start = self.runtime.clock.monotonic();
-        let result = self
-            .request("put", key, self.backend.put_if_absent(key, body))
-            .await;
-        if matches!(result, Ok(PutAnswer::Created)) {
-            self.put_latency
-                .record(self.runtime.clock.monotonic() - start);
+        let answer = self.put_try(key, body).await;
+        if answer.is_ok() {
+            let took = self.runtime.clock.monotonic() - start;
+            self.puts.measured(bytes, took);
         }
-        result
+        answer
     }
 
     pub(crate) async fn copy_try(&self, from: &str, to: &str) -> Result<PutAnswer, StoreError> {
@@ -167,14 +195,47 @@ impl Shared {
             .await
     }
 
-    /// One try of a GET; `None` reads the whole object.
+    /// One GET, hedged at most once; `None` reads the whole object.
     pub(crate) async fn get_try(
-        &self,
+        self: &Arc<Self>,
         key: &str,
         range: Option<Range<u64>>,
     ) -> Result<Bytes, StoreError> {
+        let expected = match &range {
+            Some(range) => range.end.saturating_sub(range.start),
+            None => WHOLE_BYTES,
+        };
+        if !self.gets.hedges(expected) {
+            let start = self.runtime.clock.monotonic();
+            let answer = self.get_once(key, range).await;
+            if let Some(bytes) = received(expected, &answer) {
+                let took = self.runtime.clock.monotonic() - start;
+                self.gets.measured(bytes, took);
+            }
+            return answer;
+        }
+        let key: Arc<str> = key.into();
+        let send = || {
+            let (shared, key, range) = (self.clone(), key.clone(), range.clone());
+            async move { shared.get_once(&key, range).await }
+        };
+        let mut race = Race::start((self, &self.gets), expected, 1, received, send);
+        loop {
+            let ended = race.next().await;
+            let answers = match &ended.answer {
+                Ok(_) => true,
+                Err(error) => is_final(error),
+            };
+            if answers || race.is_over() {
+                race.finish(answers && ended.is_hedge);
+                return ended.answer;
+            }
+        }
+    }
+
+    /// One GET request: the only place that sends one.
+    async fn get_once(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes, StoreError> {
         add(&self.counters.gets, 1);
-        let start = self.runtime.clock.monotonic();
         let wanted = range
             .as_ref()
             .map(|range| range.end.saturating_sub(range.start));
@@ -195,8 +256,6 @@ impl Shared {
             self.note_trouble(&error);
             return Err(error);
         }
-        self.get_latency
-            .record(self.runtime.clock.monotonic() - start);
         Ok(bytes)
     }
 
@@ -229,6 +288,8 @@ impl Store {
     #[must_use]
     pub fn new(backend: Arc<dyn Backend>, runtime: Runtime, options: StoreOptions) -> Self {
         let read_deadline = Some(options.read_deadline);
+        let pace = || Pace::new(options.hedge, backend.is_local());
+        let (puts, gets) = (pace(), pace());
         let shared = Shared {
             name: backend.describe(),
             backend,
@@ -236,8 +297,9 @@ impl Store {
             options,
             counters: Counters::default(),
             spell: Spell::default(),
-            put_latency: Window::default(),
-            get_latency: Window::default(),
+            puts: Arc::new(puts),
+            gets: Arc::new(gets),
+            late: Late::default(),
         };
         Self {
             shared: Arc::new(shared),
@@ -319,17 +381,34 @@ impl Store {
         self.shared.counters.snapshot()
     }
 
-    /// Latency of recent single requests that succeeded.
+    /// What a PUT is measured to take.
     #[must_use]
-    pub fn latency(&self) -> LatencySummary {
-        let (put_p50, put_samples) = self.shared.put_latency.median();
-        let (get_p50, get_samples) = self.shared.get_latency.median();
-        LatencySummary {
-            put_p50,
-            put_samples,
-            get_p50,
-            get_samples,
-        }
+    pub fn put_estimate(&self) -> Estimate {
+        self.shared.puts.estimate()
+    }
+
+    /// What a GET is measured to take.
+    #[must_use]
+    pub fn get_estimate(&self) -> Estimate {
+        self.shared.gets.estimate()
+    }
+
+    /// True once enough PUTs are measured for the estimate to be used.
+    #[must_use]
+    pub fn is_measured(&self) -> bool {
+        self.put_estimate().measured >= self.shared.options.hedge.measured_min
+    }
+
+    /// PUTs sent a second time.
+    #[must_use]
+    pub fn put_hedges(&self) -> HedgeCounters {
+        self.shared.puts.counters()
+    }
+
+    /// GETs sent a second time.
+    #[must_use]
+    pub fn get_hedges(&self) -> HedgeCounters {
+        self.shared.gets.counters()
     }
 
     /// Repeats an idempotent request until it succeeds, the answer is final or time is up.
@@ -345,11 +424,7 @@ impl Store {
                 Err(error) => error,
             };
             // Refusals are waited out as well: credentials and clocks come right again (K94).
-            let is_final = matches!(
-                error.kind,
-                StoreErrorKind::NotFound | StoreErrorKind::Invalid
-            );
-            if is_final || !tries.again().await {
+            if is_final(&error) || !tries.again().await {
                 return Err(error);
             }
         }

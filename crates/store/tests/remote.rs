@@ -38,6 +38,7 @@ async fn setup_with(options: S3Options, change: impl Fn(&mut BTreeMap<String, St
         backoff_min: Duration::from_millis(5),
         backoff_max: Duration::from_millis(20),
         read_deadline: Duration::from_secs(5),
+        ..StoreOptions::default()
     };
     let store = Store::new(backend.clone(), runtime.clone(), options);
     Setup {

@@ -1,6 +1,7 @@
 //! Shared by the tests.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod model;
 pub mod suite;
 
 use bytes::Bytes;

@@ -4,7 +4,7 @@ use std::{fmt::Write, sync::Arc};
 
 use parking_lot::RwLock;
 use tidemill_broker::Broker;
-use tidemill_store::{Store, StoreCounters};
+use tidemill_store::{Estimate, HedgeCounters, Store, StoreCounters};
 
 use crate::admin::Admin;
 
@@ -62,6 +62,7 @@ impl Admin for Health {
             );
         }
         store(&mut out, &self.store.counters());
+        pace(&mut out, &self.store);
         gauge(
             &mut out,
             "tidemill_ready",
@@ -94,16 +95,20 @@ fn store(out: &mut String, counters: &StoreCounters) {
         ("puts", "Objects written.", counters.puts),
         (
             "put_requests",
-            "PUT requests, retries included.",
+            "PUT requests, retries and hedges included.",
             counters.put_tries,
         ),
-        ("get_requests", "GET and HEAD requests.", counters.gets),
+        (
+            "get_requests",
+            "GET and HEAD requests, hedges included.",
+            counters.gets,
+        ),
         ("list_requests", "LIST requests.", counters.lists),
         ("delete_requests", "DELETE requests.", counters.deletes),
         ("copy_requests", "Server-side copies.", counters.copies),
         (
             "sent_bytes",
-            "Bytes of bodies sent, retries included.",
+            "Bytes of bodies sent, retries and hedges included.",
             counters.bytes_up,
         ),
         (
@@ -141,4 +146,66 @@ fn store(out: &mut String, counters: &StoreCounters) {
     for (kind, value) in kinds {
         let _ = writeln!(out, "{name}{{kind=\"{kind}\"}} {value}");
     }
+}
+
+fn pace(out: &mut String, store: &Store) {
+    let kinds = [
+        ("put", store.put_estimate(), store.put_hedges()),
+        ("get", store.get_estimate(), store.get_hedges()),
+    ];
+    let name = "tidemill_store_hedges_total";
+    let _ = writeln!(
+        out,
+        "# HELP {name} Slow requests sent a second time, and those that were not.\n\
+         # TYPE {name} counter"
+    );
+    for (request, _, hedges) in &kinds {
+        for (outcome, value) in outcomes(hedges) {
+            let labels = format!("{{request=\"{request}\",outcome=\"{outcome}\"}}");
+            let _ = writeln!(out, "{name}{labels} {value}");
+        }
+    }
+    let name = "tidemill_store_base_seconds";
+    let _ = writeln!(
+        out,
+        "# HELP {name} Measured time of a request without its body's transfer.\n\
+         # TYPE {name} gauge"
+    );
+    for (request, estimate, _) in kinds
+        .iter()
+        .filter(|(_, estimate, _)| estimate.measured > 0)
+    {
+        for (quantile, value) in quantiles(estimate) {
+            let labels = format!("{{request=\"{request}\",quantile=\"{quantile}\"}}");
+            let _ = writeln!(out, "{name}{labels} {}", value.as_secs_f64());
+        }
+    }
+    let name = "tidemill_store_stream_bytes_per_second";
+    let _ = writeln!(
+        out,
+        "# HELP {name} Measured rate of one stream.\n# TYPE {name} gauge"
+    );
+    for (request, estimate, _) in &kinds {
+        if let Some(rate) = estimate.bytes_per_second {
+            let _ = writeln!(out, "{name}{{request=\"{request}\"}} {rate:.0}");
+        }
+    }
+}
+
+fn outcomes(hedges: &HedgeCounters) -> [(&'static str, u64); 4] {
+    [
+        ("sent", hedges.sent),
+        ("won", hedges.won),
+        ("over_budget", hedges.over_budget),
+        ("store_slow", hedges.store_slow),
+    ]
+}
+
+fn quantiles(estimate: &Estimate) -> [(&'static str, std::time::Duration); 4] {
+    [
+        ("0.5", estimate.p50),
+        ("0.75", estimate.p75),
+        ("0.9", estimate.p90),
+        ("0.95", estimate.p95),
+    ]
 }
