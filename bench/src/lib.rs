@@ -2,6 +2,7 @@
 //!
 //! - [`load`] produces and consumes, in a closed loop or by intended send times.
 //! - [`model`] says how long an object store takes; [`commands::s3`] serves S3 that slowly.
+//! - [`store`] is such a store behind the interface of the real ones.
 //! - [`compare`] runs Apache Kafka and Tidemill side by side on this machine.
 //! - [`probe`] reads a broker's CPU, memory and object requests.
 //!
@@ -22,6 +23,7 @@ pub mod model;
 pub mod plot;
 pub mod probe;
 pub mod report;
+pub mod store;
 
 pub use error::BenchError;
 

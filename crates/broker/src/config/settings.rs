@@ -87,7 +87,8 @@ impl Settings {
     #[must_use]
     pub fn is_local(&self) -> bool {
         let data = self.text("tidemill.data").unwrap_or_default();
-        !["s3:", "gs:", "az:"]
+        // `model:` is a store of the benchmarks that behaves like a bucket.
+        !["s3:", "gs:", "az:", "model:"]
             .iter()
             .any(|scheme| data.starts_with(scheme))
     }

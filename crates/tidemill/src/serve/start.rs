@@ -272,6 +272,14 @@ async fn open_store(config: &BrokerConfig, runtime: &Runtime) -> Result<Store, S
         read_only: false,
         environment: environment(),
     };
+    #[cfg(feature = "bench")]
+    if let Some(model) = tidemill_bench::store::open_model(&config.data_location, runtime) {
+        let what = |error: tidemill_bench::BenchError| OpenError::Settings {
+            what: error.to_string(),
+        };
+        let model = model.map_err(|error| StartError::Open(what(error)))?;
+        return Ok(Store::new(model, runtime.clone(), StoreOptions::default()));
+    }
     let backend = open(&config.data_location, &options, runtime.clone())
         .await
         .map_err(StartError::Open)?;
