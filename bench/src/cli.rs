@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{compare::Scenario, load::Check};
+use crate::{compare::Scenario, latency::Case, load::Check};
 
 /// Measure Tidemill and any other Kafka broker.
 #[derive(Debug, Parser)]
@@ -27,6 +27,8 @@ pub enum Command {
     Consume(Consume),
     /// Latency from a send to its consumer: one message at a time, or at a rate.
     E2e(E2e),
+    /// Every bar of produce to consume, against raw PUTs in the same run; brokers are started here.
+    Latency(Latency),
     /// Serve S3 from memory, as slowly as a model says.
     S3(S3),
     /// Synced put-if-absent of objects into a directory: what the disk gives.
@@ -146,6 +148,20 @@ pub struct E2e {
     /// The broker.
     #[command(flatten)]
     pub broker: Broker,
+    /// Start a broker on this store, measure 1 KB, 4 KB, 64 KB and 1000 x 4 KB one at a time,
+    /// and put the same bytes raw into the same store after each: `s3`, `express` or `none` (models;
+    /// `model:s3?seed=7&stall=0.02`), `file:DIR`, or a bucket as `s3://BUCKET/PREFIX`.
+    #[arg(long, value_name = "STORE", conflicts_with_all = ["raw", "rate", "metrics"])]
+    pub store: Option<String>,
+    /// With `--store`: messages of 4 MB measured.
+    #[arg(long, default_value_t = 300)]
+    pub large_count: u64,
+    /// With `--store`: print where the broker spent the time, by stage.
+    #[arg(long)]
+    pub stages: bool,
+    /// With `--store`: the broker.
+    #[command(flatten)]
+    pub started: Started,
     /// The topic; created if need be.
     #[arg(long, default_value = "bench-e2e")]
     pub topic: String,
@@ -192,6 +208,57 @@ pub struct E2e {
     /// Seed of the payload.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+}
+
+/// Brokers to be started for a measurement.
+#[derive(Clone, Debug, Args)]
+pub struct Started {
+    /// Tidemill's binary, built with `--features bench` if a model is its store; this program
+    /// itself if it is Tidemill, else `target/release/tidemill`.
+    #[arg(long)]
+    pub tidemill: Option<PathBuf>,
+    /// Folder for logs and local data, on the disk to be measured.
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
+    /// First port; the next forty are used.
+    #[arg(long, default_value_t = 29_192)]
+    pub port: u16,
+    /// Serve models over HTTP as S3 instead of behind the store's interface. Broker, client and
+    /// S3 server then share the machine.
+    #[arg(long)]
+    pub http: bool,
+    /// Seed of the stores' delays, the same for broker and raw PUTs.
+    #[arg(long, default_value_t = 7)]
+    pub store_seed: u64,
+    /// Keep data and logs.
+    #[arg(long)]
+    pub keep: bool,
+}
+
+/// The bars of produce to consume.
+#[derive(Clone, Debug, Args)]
+pub struct Latency {
+    /// The brokers.
+    #[command(flatten)]
+    pub started: Started,
+    /// Rows; all if left out.
+    #[arg(long = "only", value_enum, value_delimiter = ',')]
+    pub only: Vec<Case>,
+    /// Small messages measured, one at a time.
+    #[arg(long, default_value_t = 3_000)]
+    pub count: u64,
+    /// Messages of 4 MB measured.
+    #[arg(long, default_value_t = 300)]
+    pub large_count: u64,
+    /// Seconds measured where there is a rate.
+    #[arg(long, default_value_t = 30.0)]
+    pub seconds: f64,
+    /// Folder of Apache Kafka's jars; that of `ecosystem/suites/kafka-up.sh` if left out.
+    #[arg(long)]
+    pub kafka_libs: Option<PathBuf>,
+    /// Print where the brokers spent the time, by stage.
+    #[arg(long)]
+    pub stages: bool,
 }
 
 /// An S3 server with a model's delays.

@@ -3,6 +3,7 @@
 //! - [`load`] produces and consumes, in a closed loop or by intended send times.
 //! - [`model`] says how long an object store takes; [`commands::s3`] serves S3 that slowly.
 //! - [`store`] is such a store behind the interface of the real ones.
+//! - [`latency`] measures produce to consume against raw PUTs, with its bars.
 //! - [`compare`] runs Apache Kafka and Tidemill side by side on this machine.
 //! - [`probe`] reads a broker's CPU, memory and object requests.
 //!
@@ -13,11 +14,13 @@ use std::{ffi::OsString, io::Write};
 use clap::Parser;
 use tidemill_runtime::Runtime;
 
+mod brokers;
 pub mod cli;
 pub mod commands;
 pub mod compare;
 pub mod disk;
 mod error;
+pub mod latency;
 pub mod load;
 pub mod model;
 pub mod plot;

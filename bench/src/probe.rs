@@ -50,6 +50,10 @@ pub struct Usage {
     pub rss_bytes: Option<u64>,
     /// PUT requests.
     pub puts: Option<u64>,
+    /// PUTs sent a second time because the first was slow.
+    pub hedges: Option<u64>,
+    /// LIST requests.
+    pub lists: Option<u64>,
     /// GET and HEAD requests.
     pub gets: Option<u64>,
     /// Bytes of bodies sent to the store.
@@ -81,16 +85,18 @@ impl Sample {
     /// What was used from `self` until `later`.
     #[must_use]
     pub fn until(&self, later: &Self) -> Usage {
-        let grown = |name: &str| {
-            let name = format!("tidemill_store_{name}_total");
-            let (before, after) = (self.metrics.get(&name)?, later.metrics.get(&name)?);
+        let grown_by = |name: &str| {
+            let (before, after) = (self.metrics.get(name)?, later.metrics.get(name)?);
             Some((after - before).max(0.0) as u64)
         };
+        let grown = |name: &str| grown_by(&format!("tidemill_store_{name}_total"));
         let cpu = self.cpu.zip(later.cpu);
         Usage {
             cpu: cpu.map(|(before, after)| after.saturating_sub(before)),
             rss_bytes: later.rss_bytes,
             puts: grown("put_requests"),
+            hedges: grown_by(r#"tidemill_store_hedges_total{request="put",outcome="sent"}"#),
+            lists: grown("list_requests"),
             gets: grown("get_requests"),
             sent_bytes: grown("sent_bytes"),
             received_bytes: grown("received_bytes"),

@@ -1,73 +1,18 @@
 //! The load generator against a broker in process over memory: counts only, never time.
 
+mod common;
+
 use std::{sync::Arc, time::Duration};
 
+use common::serve;
 use tidemill_bench::{
     BenchError,
     load::{
-        Check, ConsumeLoad, E2eLoad, Limit, OpenLoop, ProduceLoad, Shape, Stamp, Tally, Target,
-        consume, e2e, open_loop, produce,
+        Check, ConsumeLoad, E2eLoad, Limit, OpenLoop, ProduceLoad, Shape, Stamp, Tally, consume,
+        e2e, open_loop, produce,
     },
 };
-use tidemill_broker::{Broker, BrokerOptions, config::BrokerConfig, net::Advertised};
-use tidemill_cluster::{
-    StartOptions,
-    format::{BrokerLevels, BrokerRegistration},
-};
-use tidemill_log::LogLimits;
-use tidemill_runtime::Runtime;
-use tidemill_store::{FORMAT_LEVEL, Memory, Store, StoreOptions};
-use tidemill_wire::ids::NodeId;
-use tokio::net::TcpListener;
-
-struct Serving {
-    target: Target,
-    store: Store,
-    _broker: Arc<Broker>,
-}
-
-async fn serve() -> Serving {
-    let runtime = Runtime::system();
-    let memory = Arc::new(Memory::new(runtime.clock.clone()));
-    let store = Store::new(memory, runtime.clone(), StoreOptions::default());
-    let registration = BrokerRegistration {
-        node: NodeId(1),
-        listeners: Vec::new(),
-        rack: None,
-        levels: BrokerLevels {
-            read_min: FORMAT_LEVEL,
-            read_max: FORMAT_LEVEL,
-            write_max: FORMAT_LEVEL,
-        },
-        started_ms: runtime.clock.now_ms(),
-    };
-    let options = StartOptions::new(store.clone(), registration, LogLimits::local());
-    let started = tidemill_cluster::start(options)
-        .await
-        .expect("an empty store");
-    let broker = Broker::new(BrokerOptions {
-        cluster: started.cluster,
-        log: started.log,
-        runtime: runtime.clone(),
-        config: Arc::new(BrokerConfig::default()),
-    });
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
-    let port = listener.local_addr().expect("bound").port();
-    let advertised = Advertised {
-        host: "127.0.0.1".to_owned(),
-        port,
-    };
-    broker.serve(listener, advertised);
-    let target = Target {
-        address: format!("127.0.0.1:{port}"),
-        runtime,
-    };
-    Serving {
-        target,
-        store,
-        _broker: broker,
-    }
-}
+use tidemill_store::Memory;
 
 const SHAPE: Shape = Shape {
     record_bytes: 100,

@@ -4,6 +4,8 @@ mod disk;
 mod load;
 pub mod s3;
 
+pub use load::e2e_rows;
+
 use std::{
     fs::OpenOptions,
     io::Write,
@@ -16,6 +18,7 @@ use crate::{
     cli::{Cli, Command},
     compare,
     error::BenchError,
+    latency,
     report::{self, Row},
 };
 
@@ -62,6 +65,11 @@ impl<'a> Output<'a> {
         file.write_all(lines.as_bytes()).map_err(failed())
     }
 
+    /// Where tables go.
+    pub fn writer(&mut self) -> &mut dyn Write {
+        self.out
+    }
+
     /// A line for the person who waits.
     ///
     /// # Errors
@@ -81,7 +89,11 @@ pub async fn run(cli: Cli, runtime: &Runtime, out: &mut dyn Write) -> Result<(),
     match cli.command {
         Command::Produce(args) => load::produce(args, runtime, &mut out).await,
         Command::Consume(args) => load::consume(args, runtime, &mut out).await,
-        Command::E2e(args) => load::e2e(args, runtime, &mut out).await,
+        Command::E2e(args) => match args.store.clone() {
+            Some(store) => latency::sizes(&store, args, runtime, &mut out).await,
+            None => load::e2e(args, runtime, &mut out).await,
+        },
+        Command::Latency(args) => latency::run(args, runtime, &mut out).await,
         Command::S3(args) => s3::run(args, runtime, &mut out).await,
         Command::Disk(args) => disk::run(args, runtime, &mut out).await,
         Command::Compare(args) => compare::run(args, runtime, &mut out).await,

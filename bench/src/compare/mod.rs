@@ -1,10 +1,7 @@
 //! Apache Kafka and Tidemill side by side: started here, taking turns, both warm.
 
-mod child;
-mod kafka;
 mod scenarios;
 mod summary;
-mod tidemill;
 
 use std::{
     fs,
@@ -14,8 +11,13 @@ use std::{
 
 use tidemill_runtime::Runtime;
 
-use crate::{cli, commands::Output, error::BenchError, report::Row};
-use child::Child;
+use crate::{
+    brokers::{Child, kafka, tidemill, tidemill::Launch},
+    cli,
+    commands::Output,
+    error::BenchError,
+    report::Row,
+};
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -119,10 +121,15 @@ impl Bench<'_, '_> {
         let (dir, port) = (self.data(side), side.port(self.args.port));
         match side {
             Side::Kafka => kafka::start(&self.kafka_libs, &dir, port, self.runtime),
-            Side::Synced => {
-                tidemill::start(&self.args.tidemill, &dir, port, "always", self.runtime)
+            Side::Synced | Side::Os => {
+                let sync = if side == Side::Os { "os" } else { "always" };
+                let launch = Launch {
+                    data: format!("file:{}", dir.join("data").display()),
+                    sets: vec![format!("local.sync={sync}")],
+                    ..Launch::default()
+                };
+                tidemill::start(&self.args.tidemill, &dir, port, &launch, self.runtime)
             }
-            Side::Os => tidemill::start(&self.args.tidemill, &dir, port, "os", self.runtime),
         }
     }
 

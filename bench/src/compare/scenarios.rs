@@ -5,8 +5,9 @@ use std::time::Duration;
 use tidemill_runtime::Entropy;
 use tidemill_store::LocalSync;
 
-use super::{Bench, Child, Scenario, Side};
+use super::{Bench, Scenario, Side};
 use crate::{
+    brokers::Child,
     disk::{DiskLoad, disk},
     error::BenchError,
     load::{

@@ -16,7 +16,7 @@ use super::{
     produce::{PRODUCE_BY_NAME, check, request as produce_request},
     target::{LATEST, Target, offsets},
 };
-use crate::error::BenchError;
+use crate::{error::BenchError, store::RAW_PREFIX};
 
 mod open;
 mod tally;
@@ -118,7 +118,7 @@ pub async fn e2e(target: &Target, load: &E2eLoad) -> Result<E2eOutcome, BenchErr
         out.bytes += sent.body.len() as u64;
         let raw = match &load.raw {
             Some(store) => {
-                let key = format!("bench/{:016x}/{number:012}", sender.run);
+                let key = format!("{RAW_PREFIX}{:016x}/{number:012}", sender.run);
                 Some(raw_put(&**store, &key, sent.body, target).await?)
             }
             None => None,

@@ -8,7 +8,7 @@ use std::{
 
 use tidemill_runtime::Runtime;
 
-use super::child::Child;
+use super::Child;
 use crate::error::BenchError;
 
 /// Heap and collector as Kafka's own start script sets them, the heap at its default of 1 GiB.
