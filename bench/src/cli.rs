@@ -149,8 +149,8 @@ pub struct E2e {
     #[command(flatten)]
     pub broker: Broker,
     /// Start a broker on this store, measure 1 KB, 4 KB, 64 KB and 1000 x 4 KB one at a time,
-    /// and put the same bytes raw into the same store after each: `s3`, `express` or `none` (models;
-    /// `model:s3?seed=7&stall=0.02`), `file:DIR`, or a bucket as `s3://BUCKET/PREFIX`.
+    /// and put the same bytes raw into the same store after each: `s3`, `express` or `none`
+    /// (models, or `model:s3?seed=7&stall=0.02`), `file:DIR`, or a bucket, `s3://BUCKET/PREFIX`.
     #[arg(long, value_name = "STORE", conflicts_with_all = ["raw", "rate", "metrics"])]
     pub store: Option<String>,
     /// With `--store`: messages of 4 MB measured.
