@@ -13,7 +13,14 @@ async function reader (groupId, topic, mode, data) {
   const stream = await consumer.consume({ topics: [topic], autocommit: true, ...mode })
   stream.on('data', data)
   stream.on('error', e => console.error(e))
+  // Closing drops what was queued for commit while another commit was in flight.
+  const committed = async () => {
+    for (let i = 0; i < 100 && stream.offsetsToCommit.size > 0; i++) await sleep(50)
+    const offsets = [...stream.offsetsToCommit.values()]
+    if (offsets.length > 0) await consumer.commit({ offsets })
+  }
   const stop = async () => {
+    await committed()
     await stream.close()
     await consumer.close()
   }
