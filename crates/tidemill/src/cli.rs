@@ -106,6 +106,17 @@ pub struct Bootstrap {
         global = true
     )]
     pub broker: String,
+    /// Seconds that one answer may take before the command gives up.
+    ///
+    /// A broker whose store cannot be reached is silent rather than wrong.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 60,
+        value_parser = clap::value_parser!(u64).range(1..=86_400),
+        global = true
+    )]
+    pub timeout: u64,
 }
 
 /// What to do with topics.

@@ -1,14 +1,14 @@
 //! `tidemill consume`: records to standard output.
 
-use std::{collections::BTreeMap, io::Write};
+use std::{collections::BTreeMap, io::Write, time::Duration};
 
-use tidemill_client::Client;
+use tidemill_client::{Client, ClientError};
 use tidemill_runtime::Runtime;
 use tidemill_wire::{
     batch::{BatchIter, Record, Records, StoredBatch},
     codec::Str,
     messages::{
-        FetchRequest,
+        FetchRequest, FetchResponse,
         fetch::{FetchPartition, FetchTopic, PartitionData},
     },
 };
@@ -20,6 +20,8 @@ use crate::cli::Consume;
 const FETCH_BY_NAME: i16 = 12;
 const MAX_WAIT_MS: i32 = 500;
 const PARTITION_BYTES: i32 = 1 << 20;
+/// Between two tries to reach a broker that is gone: a restart takes less than a second.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 
 struct Progress {
     /// Next offset per partition.
@@ -46,7 +48,7 @@ pub async fn run(
     runtime: &Runtime,
     out: &mut impl Write,
 ) -> Result<(), CommandError> {
-    let client = connect(&args.to, runtime).await?;
+    let mut client = connect(&args.to, runtime).await?;
     let metadata = client
         .metadata(Some(std::slice::from_ref(&args.topic)))
         .await?;
@@ -83,10 +85,26 @@ pub async fn run(
         left: args.count,
     };
     while !progress.is_done() {
-        fetch(&client, &args, &mut progress, out).await?;
+        match fetch(&client, &args, &progress).await {
+            Ok(answer) => take(&answer, &args, &mut progress, out)?,
+            // Whoever waits for more waits for the broker as well.
+            Err(error) if !args.exit => client = again(&args, runtime, &error).await,
+            Err(error) => return Err(error.into()),
+        }
     }
     out.flush()?;
     Ok(())
+}
+
+/// Another connection, as soon as there is one.
+async fn again(args: &Consume, runtime: &Runtime, why: &ClientError) -> Client {
+    crate::complain(&format!("{why}; trying again until the broker answers"));
+    loop {
+        runtime.clock.sleep(RECONNECT_PAUSE).await;
+        if let Ok(client) = connect(&args.to, runtime).await {
+            return client;
+        }
+    }
 }
 
 async fn start(
@@ -129,9 +147,8 @@ fn parse(text: &str) -> Result<i64, CommandError> {
 async fn fetch(
     client: &Client,
     args: &Consume,
-    progress: &mut Progress,
-    out: &mut impl Write,
-) -> Result<(), CommandError> {
+    progress: &Progress,
+) -> Result<FetchResponse, ClientError> {
     let partitions = progress.next.iter().map(|(index, next)| FetchPartition {
         partition: *index,
         fetch_offset: *next,
@@ -148,7 +165,15 @@ async fn fetch(
         }],
         ..FetchRequest::default()
     };
-    let answer = client.call_up_to(FETCH_BY_NAME, &request).await?;
+    client.call_up_to(FETCH_BY_NAME, &request).await
+}
+
+fn take(
+    answer: &FetchResponse,
+    args: &Consume,
+    progress: &mut Progress,
+    out: &mut impl Write,
+) -> Result<(), CommandError> {
     check(&args.topic, answer.error_code, None)?;
     for part in answer.responses.iter().flat_map(|topic| &topic.partitions) {
         check(

@@ -29,7 +29,13 @@ impl std::error::Error for CommandError {}
 
 impl From<ClientError> for CommandError {
     fn from(error: ClientError) -> Self {
-        Self(error.to_string())
+        let hint = match error {
+            ClientError::TimedOut => {
+                "; a broker whose store does not answer is silent, see its log"
+            }
+            _ => "",
+        };
+        Self(format!("{error}{hint}"))
     }
 }
 
@@ -43,6 +49,7 @@ impl From<std::io::Error> for CommandError {
 pub async fn connect(to: &Bootstrap, runtime: &Runtime) -> Result<Client, CommandError> {
     let options = Options {
         client_id: "tidemill-cli".to_owned(),
+        request_timeout: std::time::Duration::from_secs(to.timeout),
         ..Options::default()
     };
     Ok(Client::open(&to.broker, options, runtime.clone()).await?)

@@ -22,7 +22,8 @@ pub const SOON: Duration = Duration::from_secs(40);
 /// Text that a process has written so far.
 pub type Output = Arc<Mutex<String>>;
 
-fn collect(from: impl Read + Send + 'static) -> Output {
+/// Collects what is written to `from`, line by line.
+pub fn collect(from: impl Read + Send + 'static) -> Output {
     let output = Output::default();
     let into = output.clone();
     thread::spawn(move || {

@@ -13,4 +13,5 @@ mod hostile;
 mod lifecycle;
 mod namespace;
 mod newer;
+mod outage;
 mod settings;
