@@ -348,7 +348,7 @@ fn refused_reads_silence_the_broker_until_it_knows_again_that_it_leads() {
         member_id: clients.joined.member_id.clone(),
         ..HeartbeatRequest::default()
     };
-    let beating = bucket.threads.block_on(async {
+    let (beating,) = bucket.threads.block_on(async {
         let cached = clients.without_session(0).await.expect("a prompt answer");
         assert!(
             bytes_of(&cached) > 0,
@@ -365,7 +365,8 @@ fn refused_reads_silence_the_broker_until_it_knows_again_that_it_leads() {
             let answer = clients.runtime.clock.timeout(SILENT, &mut waits).await;
             match answer {
                 Ok(answer) => assert_eq!(answer.expect("readable").error_code, ErrorCode::NONE),
-                Err(_) => break waits,
+                // In a tuple: it is awaited later.
+                Err(_) => break (waits,),
             }
             clients
                 .runtime
