@@ -36,12 +36,14 @@ pub enum Scenario {
     Consume,
     /// One 1 KiB message at a time from sender to consumer.
     E2e,
-    /// Tidemill after SIGKILL under load: until it answers again.
+    /// Tidemill after SIGKILL with all it was sent in its WAL alone: until it answers again.
     Replay,
+    /// Tidemill with a trickle of data on each of 10,000 partitions: PUTs a roll round.
+    Trickle,
 }
 
 impl Scenario {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Disk,
         Self::First,
         Self::Idle,
@@ -50,6 +52,7 @@ impl Scenario {
         Self::Consume,
         Self::E2e,
         Self::Replay,
+        Self::Trickle,
     ];
 
     /// Its name in results.
@@ -64,6 +67,7 @@ impl Scenario {
             Self::Consume => "consume",
             Self::E2e => "e2e",
             Self::Replay => "replay",
+            Self::Trickle => "trickle",
         }
     }
 }
@@ -118,19 +122,27 @@ impl Bench<'_, '_> {
 
     /// Starts a side on the data it has.
     async fn start(&self, side: Side) -> Result<Child, BenchError> {
+        self.start_with(side, &[]).await
+    }
+
+    /// The same, Tidemill with these settings (`key=value`).
+    async fn start_with(&self, side: Side, settings: &[&str]) -> Result<Child, BenchError> {
         let (dir, port) = (self.data(side), side.port(self.args.port));
-        match side {
-            Side::Kafka => kafka::start(&self.kafka_libs, &dir, port, self.runtime),
-            Side::Synced | Side::Os => {
-                let sync = if side == Side::Os { "os" } else { "always" };
-                let launch = Launch {
-                    data: format!("file:{}", dir.join("data").display()),
-                    sets: vec![format!("local.sync={sync}")],
-                    ..Launch::default()
-                };
-                tidemill::start(&self.args.tidemill, &dir, port, &launch, self.runtime)
-            }
-        }
+        let sync = match side {
+            Side::Kafka => return kafka::start(&self.kafka_libs, &dir, port, self.runtime),
+            Side::Synced => "local.sync=always",
+            Side::Os => "local.sync=os",
+        };
+        let launch = Launch {
+            data: format!("file:{}", dir.join("data").display()),
+            sets: [&[sync], settings]
+                .concat()
+                .into_iter()
+                .map(str::to_owned)
+                .collect(),
+            ..Launch::default()
+        };
+        tidemill::start(&self.args.tidemill, &dir, port, &launch, self.runtime)
     }
 
     /// Removes a side's data.

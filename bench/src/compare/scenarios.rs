@@ -13,7 +13,7 @@ use crate::{
     load::{
         self, Check, ConsumeLoad, E2eLoad, Limit, ProduceLoad, Shape, Target,
         payload::{batch, filler},
-        produce::send_one,
+        produce::{send_one, send_to_all},
     },
     probe::{Usage, age},
     report::Row,
@@ -29,9 +29,21 @@ const PRODUCERS: usize = 4;
 const IN_FLIGHT: usize = 5;
 const PARTITIONS: i32 = 8;
 const TOPIC: &str = "bench";
+/// Committed bytes in the WAL alone, and checkpoints that count, on Tidemill's page of metrics.
+const UNROLLED: &str = "tidemill_log_unrolled_bytes";
+const CHECKPOINTS: &str = "tidemill_log_checkpoints_total";
 /// Idle partitions, as so many topics of so many.
 const IDLE_TOPICS: i32 = 5;
 const IDLE_PARTITIONS: i32 = 1_000;
+/// WAL written before the SIGKILL of `replay`.
+const REPLAY_BYTES: f64 = 1e9;
+/// Keeps all of it, and a warm-up beside it, in the WAL.
+const NO_ROLL: &[&str] = &["tidemill.roll.bytes=17179869184"];
+/// Partitions of `trickle`, as topics of [`IDLE_PARTITIONS`], and its rounds.
+const TRICKLE_TOPICS: i32 = 10;
+const TRICKLE_ROUNDS: u32 = 6;
+/// A round of `trickle` starts when its oldest record is so old: when all of them are there.
+const TRICKLE_ROLL: &[&str] = &["tidemill.roll.interval.ms=20000"];
 /// The disk alone: as much as a round of `produce` writes, in objects as large as the WAL's.
 const DISK_OBJECT_BYTES: usize = 1 << 20;
 /// Reads not measured: page cache and code are warm afterwards.
@@ -47,6 +59,7 @@ pub async fn run(bench: &mut Bench<'_, '_>, scenario: Scenario) -> Result<(), Be
         Scenario::Consume => consume(bench).await,
         Scenario::E2e => e2e(bench).await,
         Scenario::Replay => replay(bench).await,
+        Scenario::Trickle => trickle(bench).await,
     }
 }
 
@@ -283,23 +296,21 @@ async fn e2e(bench: &mut Bench<'_, '_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Tidemill alone: killed after it acknowledged so much, then started again.
+/// Tidemill alone: killed with a gigabyte in its WAL and nowhere else, then started again.
 async fn replay(bench: &mut Bench<'_, '_>) -> Result<(), BenchError> {
-    let unrolled = "tidemill_log_unrolled_bytes";
-    let each = bench.args.gib / f64::from(bench.args.rounds.max(1));
+    let side = Side::Synced;
     for round in 0..bench.args.rounds {
-        let side = Side::Synced;
         bench.clear(side)?;
-        let mut broker = bench.start(side).await?;
+        let mut broker = bench.start_with(side, NO_ROLL).await?;
         broker.answers().await?;
         broker.target.create_topic(TOPIC, PARTITIONS, &[]).await?;
-        load::produce(&broker.target, &produce_load(each, 1)).await?;
+        load::produce(&broker.target, &produce_load(REPLAY_BYTES / GIB, 1)).await?;
         let sample = broker.probe.sample(bench.runtime).await?;
         // SIGKILL.
         drop(broker);
         bench.settle().await?;
         let asked = bench.runtime.clock.monotonic();
-        let mut broker = bench.start(side).await?;
+        let mut broker = bench.start_with(side, NO_ROLL).await?;
         broker.answers().await?;
         let took = bench
             .runtime
@@ -308,12 +319,61 @@ async fn replay(bench: &mut Bench<'_, '_>) -> Result<(), BenchError> {
             .saturating_duration_since(asked);
         let client = broker.target.connect().await?;
         let ends = load::target::offsets(&client, TOPIC, PARTITIONS, load::target::LATEST).await?;
+        let usage = broker.probe.sample(bench.runtime).await?;
         broker.stop().await?;
+        let unrolled = sample.metrics.get(UNROLLED).map(|bytes| bytes / 1e6);
         let row = row(Scenario::Replay, side, round)
             .measure("ready_ms", took.as_secs_f64() * 1e3)
             .count("records", ends.iter().map(|end| end.unsigned_abs()).sum())
-            .maybe("unrolled_bytes", sample.metrics.get(unrolled).copied());
+            .maybe("wal_MB", unrolled)
+            .maybe("rss_MB", usage.rss_bytes.map(|rss| rss as f64 / 1e6));
         bench.push(row)?;
     }
     Ok(())
+}
+
+/// One record on each of 10,000 partitions a round, and what the round then costs in PUTs.
+async fn trickle(bench: &mut Bench<'_, '_>) -> Result<(), BenchError> {
+    let side = Side::Synced;
+    let clock = bench.runtime.clock.clone();
+    bench.clear(side)?;
+    let mut broker = bench.start_with(side, TRICKLE_ROLL).await?;
+    broker.answers().await?;
+    let value = filler(LOAD.record_bytes, &Entropy::from_seed(1));
+    let name = |topic: i32| format!("trickle-{topic}");
+    for topic in 0..TRICKLE_TOPICS {
+        let name = name(topic);
+        let created = broker.target.create_topic(&name, IDLE_PARTITIONS, &[]);
+        created.await?;
+    }
+    let client = broker.target.connect().await?;
+    for round in 0..TRICKLE_ROUNDS {
+        let record = batch([value.as_slice()], clock.now_ms())?;
+        for topic in 0..TRICKLE_TOPICS {
+            send_to_all(&client, &name(topic), IDLE_PARTITIONS, record.clone()).await?;
+        }
+        let before = broker.probe.sample(bench.runtime).await?;
+        let mut after = before.clone();
+        // What is merged follows at once, and its checkpoints are counted with it.
+        while after.metrics.get(UNROLLED) != Some(&0.0) {
+            clock.sleep(Duration::from_millis(20)).await;
+            after = broker.probe.sample(bench.runtime).await?;
+        }
+        let grown = |name: &str| {
+            let (before, after) = (before.metrics.get(name)?, after.metrics.get(name)?);
+            Some(after - before)
+        };
+        let checkpoints = grown(CHECKPOINTS);
+        let puts = before.until(&after).puts;
+        let row = row(Scenario::Trickle, side, round)
+            .maybe("checkpoints", checkpoints)
+            .maybe("puts", puts.map(|puts| puts as f64))
+            .maybe(
+                "puts/round",
+                puts.zip(checkpoints).map(|(p, c)| p as f64 / c),
+            )
+            .maybe("rss_MB", after.rss_bytes.map(|rss| rss as f64 / 1e6));
+        bench.push(row)?;
+    }
+    broker.stop().await
 }

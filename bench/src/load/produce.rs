@@ -207,17 +207,41 @@ pub async fn send_one(
     check(&client.call_up_to(PRODUCE_BY_NAME, &request).await?)
 }
 
+/// Sends the same batch to each of a topic's partitions in one request and waits for its answer.
+///
+/// # Errors
+/// As [`produce`].
+pub async fn send_to_all(
+    client: &Client,
+    topic: &str,
+    partitions: i32,
+    batch: Bytes,
+) -> Result<(), BenchError> {
+    let request = request_for(topic, 0..partitions, &batch, -1);
+    check(&client.call_up_to(PRODUCE_BY_NAME, &request).await?)
+}
+
 /// A request of one batch for one partition.
 pub(super) fn request(topic: &str, partition: i32, batch: Bytes, acks: i16) -> ProduceRequest {
+    request_for(topic, [partition], &batch, acks)
+}
+
+fn request_for(
+    topic: &str,
+    partitions: impl IntoIterator<Item = i32>,
+    batch: &Bytes,
+    acks: i16,
+) -> ProduceRequest {
+    let data = |index| PartitionProduceData {
+        index,
+        records: Some(Records::from(batch.clone())),
+    };
     ProduceRequest {
         acks,
         timeout_ms: REQUEST_TIMEOUT_MS,
         topic_data: vec![TopicProduceData {
             name: Str::from(topic.to_owned()),
-            partition_data: vec![PartitionProduceData {
-                index: partition,
-                records: Some(Records::from(batch)),
-            }],
+            partition_data: partitions.into_iter().map(data).collect(),
             ..TopicProduceData::default()
         }],
         ..ProduceRequest::default()

@@ -1,6 +1,12 @@
 //! The handle on one writer's log.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tidemill_runtime::{Instant, Runtime};
@@ -46,6 +52,7 @@ pub struct Log {
     reader: Arc<Reader>,
     leftovers: Mutex<Leftovers>,
     roll_state: Mutex<Option<RollState>>,
+    checkpoints: AtomicU64,
 }
 
 impl Log {
@@ -65,6 +72,7 @@ impl Log {
             reader,
             leftovers: Mutex::new(recovered.leftovers),
             roll_state: Mutex::new(None),
+            checkpoints: AtomicU64::new(0),
         });
         for partition in recovered.partitions {
             let partition = log.adopt(partition);
@@ -160,7 +168,6 @@ impl Log {
         &self.options.runtime
     }
 
-    /// What recovery left to clean up; once.
     /// How far the roll has come with what is to go; looked at every few seconds.
     #[must_use]
     pub fn roll_state(&self) -> Option<RollState> {
@@ -171,6 +178,17 @@ impl Log {
         *self.roll_state.lock() = Some(state);
     }
 
+    /// Checkpoints of this writer that count so far.
+    #[must_use]
+    pub fn checkpoints(&self) -> u64 {
+        self.checkpoints.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_checkpoint(&self) {
+        self.checkpoints.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What recovery left to clean up; once.
     pub(crate) fn take_leftovers(&self) -> Leftovers {
         std::mem::take(&mut self.leftovers.lock())
     }

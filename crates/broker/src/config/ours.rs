@@ -288,7 +288,7 @@ pub(super) const OURS: &[ConfigDef] = &[
         "tidemill.cache.tail.bytes",
         (Long, None, AtLeast(0)),
         "Memory for the newest records of all partitions. The default is half of \
-         `tidemill.memory.bytes`.",
+         `tidemill.memory.bytes`, on a local directory at most 384 MiB.",
     ),
     fixed(
         "tidemill.data",

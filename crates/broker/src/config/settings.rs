@@ -13,6 +13,9 @@ use super::value::Value;
 const MEMORY_SHARE: u64 = 4;
 /// Most of it: beyond this the page cache and clients make better use of memory.
 const MEMORY_MAX_BYTES: u64 = 4 << 30;
+/// Most of it for the newest records of a local directory: what a roll round moves, and what comes
+/// in meanwhile. Older ones are a read of the disk away and not a request to a bucket.
+const LOCAL_TAIL_MAX_BYTES: u64 = 384 << 20;
 
 /// What defaults depend on.
 #[derive(Clone, Copy, Debug)]
@@ -75,8 +78,13 @@ impl Settings {
             "tidemill.pending.bytes",
             (memory / 8).max(1 << 20).to_string(),
         );
+        let tail = if self.is_local() {
+            (memory / 2).min(LOCAL_TAIL_MAX_BYTES)
+        } else {
+            memory / 2
+        };
         self.computed
-            .insert("tidemill.cache.tail.bytes", (memory / 2).to_string());
+            .insert("tidemill.cache.tail.bytes", tail.to_string());
         self.computed
             .insert("tidemill.cache.block.bytes", (memory / 4).to_string());
         let latency = if self.is_local() { "low" } else { "balanced" };

@@ -279,6 +279,7 @@ impl Roller {
             self.log.set_replay_from(cut);
             self.wal_trims.push_back(WalTrim { due, below: cut });
         }
+        self.log.note_checkpoint();
         let (number, full) = (published.id.number, published.full);
         tracing::debug!(number, full, "checkpoint published");
     }

@@ -58,6 +58,49 @@ fn ten_thousand_partitions_with_a_trickle_cost_at_most_four_puts_a_round() {
 }
 
 #[test]
+fn a_produced_byte_is_sent_twice_and_never_read_back() {
+    const PARTITIONS: i32 = 8;
+    const IN_FLIGHT: usize = 20;
+    const ROUNDS: usize = 3;
+    const WAVES: usize = 8;
+    simulate(6, |world| async move {
+        let mut rig = world
+            .open(WRITER, LogLimits::local(), Recovered::default())
+            .await;
+        (0..PARTITIONS).for_each(|index| rig.lead(index));
+        let times = [START_MS; 100];
+        let before = world.store.counters();
+        let mut produced = 0;
+        for _ in 0..ROUNDS {
+            for _ in 0..WAVES {
+                let mut tickets = Vec::new();
+                for n in 0..IN_FLIGHT {
+                    let batch = batch(&times, 1_024, n as u8);
+                    produced += batch.bytes.len() as u64;
+                    let partition = partition(n as i32 % PARTITIONS);
+                    let entry = Entry::records(partition, batch, Latency::Low);
+                    tickets.extend(rig.log.append(entry).unwrap());
+                }
+                for ticket in tickets {
+                    ticket.wait().await.unwrap();
+                }
+            }
+            assert!(rig.roller.round().await.unwrap().published);
+            rig.merge_all().await;
+        }
+        let after = world.store.counters();
+        let sent = after.bytes_up - before.bytes_up;
+        // The WAL, the data object; directories, footers and checkpoints are what little is left.
+        assert!(sent * 1_000 < produced * 2_010, "{sent} of {produced} bytes");
+        assert_eq!(after.gets, before.gets, "what is rolled is in memory");
+        let objects = after.puts - before.puts;
+        let batches = (ROUNDS * WAVES * IN_FLIGHT) as u64;
+        // Those that come together go together: two waves' worth at once, and two PUTs a round.
+        assert!(objects < batches / 2, "{objects} objects of {batches} batches");
+    });
+}
+
+#[test]
 fn an_idle_log_asks_the_store_for_nothing() {
     simulate(2, |world| async move {
         let mut rig = world

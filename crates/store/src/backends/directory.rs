@@ -5,6 +5,7 @@
 //! directory. So a named file is whole and durable, and a crash leaves nothing but spare names,
 //! which the next start removes.
 
+mod direct;
 mod dirs;
 pub mod fs;
 mod handles;

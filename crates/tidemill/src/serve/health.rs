@@ -48,6 +48,12 @@ impl Admin for Health {
                 "Durable in the WAL alone.",
                 log.unrolled_bytes(),
             );
+            counter(
+                &mut out,
+                "tidemill_log_checkpoints_total",
+                "Checkpoints published, of rounds and of merges.",
+                log.checkpoints(),
+            );
             gauge(
                 &mut out,
                 "tidemill_partitions",
@@ -90,6 +96,13 @@ fn gauge(out: &mut String, name: &str, help: &str, value: u64) {
     );
 }
 
+fn counter(out: &mut String, name: &str, help: &str, value: u64) {
+    let _ = writeln!(
+        out,
+        "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}"
+    );
+}
+
 fn store(out: &mut String, counters: &StoreCounters) {
     let rows = [
         ("puts", "Objects written.", counters.puts),
@@ -123,11 +136,7 @@ fn store(out: &mut String, counters: &StoreCounters) {
         ),
     ];
     for (name, help, value) in rows {
-        let name = format!("tidemill_store_{name}_total");
-        let _ = writeln!(
-            out,
-            "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}"
-        );
+        counter(out, &format!("tidemill_store_{name}_total"), help, value);
     }
     let name = "tidemill_store_errors_total";
     let _ = writeln!(

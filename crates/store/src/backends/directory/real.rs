@@ -16,7 +16,10 @@ use std::{
 use bytes::Bytes;
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags};
 
-use super::fs::{DirEntry, DirHandle, Fs, Lock, LockAnswer, ReadFile, Space, Stat, TempFile};
+use super::{
+    direct::Direct,
+    fs::{DirEntry, DirHandle, Fs, Lock, LockAnswer, ReadFile, Space, Stat, TempFile},
+};
 
 /// Slices in one vectored write; the kernel's limit is 1,024.
 const MAX_SLICES: usize = 1_024;
@@ -26,21 +29,26 @@ const MAX_SLICES: usize = 1_024;
 pub struct RealFs {
     /// Set once the file system has refused files without a name (or `/proc` is missing).
     named_only: AtomicBool,
+    direct: Arc<Direct>,
 }
 
 /// A file without a name: a crash leaves nothing behind.
 #[derive(Debug)]
-struct Nameless(File);
+struct Nameless {
+    file: File,
+    direct: Arc<Direct>,
+}
 
 /// A file under a spare name.
 #[derive(Debug)]
 struct Named {
     file: File,
+    direct: Arc<Direct>,
     spare: PathBuf,
     moved: bool,
 }
 
-fn write_all(file: &mut File, slices: &[Bytes]) -> io::Result<()> {
+pub(super) fn write_all(file: &mut File, slices: &[Bytes]) -> io::Result<()> {
     for group in slices.chunks(MAX_SLICES) {
         let mut buffers: Vec<_> = group.iter().map(|slice| IoSlice::new(slice)).collect();
         let mut left = &mut buffers[..];
@@ -63,15 +71,15 @@ fn proc_name(file: &File) -> String {
 
 impl TempFile for Nameless {
     fn write(&mut self, slices: &[Bytes]) -> io::Result<()> {
-        write_all(&mut self.0, slices)
+        self.direct.write(&mut self.file, slices)
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn link(&mut self, to: &Path) -> io::Result<()> {
-        rustix::fs::linkat(CWD, proc_name(&self.0), CWD, to, AtFlags::SYMLINK_FOLLOW)?;
+        rustix::fs::linkat(CWD, proc_name(&self.file), CWD, to, AtFlags::SYMLINK_FOLLOW)?;
         Ok(())
     }
 
@@ -96,7 +104,7 @@ fn hidden(name: &OsStr) -> std::ffi::OsString {
 
 impl TempFile for Named {
     fn write(&mut self, slices: &[Bytes]) -> io::Result<()> {
-        write_all(&mut self.file, slices)
+        self.direct.write(&mut self.file, slices)
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -181,7 +189,8 @@ impl RealFs {
             Ok(fd) => {
                 let file = File::from(fd);
                 if Path::new(&proc_name(&file)).exists() {
-                    return Ok(Some(Box::new(Nameless(file))));
+                    let direct = self.direct.clone();
+                    return Ok(Some(Box::new(Nameless { file, direct })));
                 }
             }
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => {}
@@ -203,6 +212,7 @@ impl Fs for RealFs {
             .open(spare)?;
         Ok(Box::new(Named {
             file,
+            direct: self.direct.clone(),
             spare: spare.to_owned(),
             moved: false,
         }))
