@@ -69,9 +69,12 @@ fn memory_is_a_quarter_of_the_hosts_and_at_most_four_gibibytes() {
     let set = with(8, &["tidemill.memory.bytes=1073741824"]);
     assert_eq!(set.memory_bytes, 1 << 30);
     assert_eq!(set.pending_bytes, 1 << 27);
-    assert_eq!(set.tail_cache_bytes, 1 << 29);
+    // What is older is a read of the disk away.
+    assert_eq!(set.tail_cache_bytes, 384 << 20);
     assert_eq!(set.block_cache_bytes, 1 << 28);
     assert_eq!(set.log_limits().pending_bytes_max, 1 << 27);
+    let bucket = with(8, &["tidemill.data=s3://b"]);
+    assert_eq!(bucket.tail_cache_bytes, 1 << 30);
     let own = with(8, &["tidemill.pending.bytes=2097152"]);
     assert_eq!(own.pending_bytes, 2 << 20);
 }
