@@ -91,12 +91,18 @@ fn a_produced_byte_is_sent_twice_and_never_read_back() {
         let after = world.store.counters();
         let sent = after.bytes_up - before.bytes_up;
         // The WAL, the data object; directories, footers and checkpoints are what little is left.
-        assert!(sent * 1_000 < produced * 2_010, "{sent} of {produced} bytes");
+        assert!(
+            sent * 1_000 < produced * 2_010,
+            "{sent} of {produced} bytes"
+        );
         assert_eq!(after.gets, before.gets, "what is rolled is in memory");
         let objects = after.puts - before.puts;
         let batches = (ROUNDS * WAVES * IN_FLIGHT) as u64;
         // Those that come together go together: two waves' worth at once, and two PUTs a round.
-        assert!(objects < batches / 2, "{objects} objects of {batches} batches");
+        assert!(
+            objects < batches / 2,
+            "{objects} objects of {batches} batches"
+        );
     });
 }
 
