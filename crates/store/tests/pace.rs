@@ -183,7 +183,7 @@ async fn a_store_that_is_slow_as_a_whole_is_left_alone() {
     }
     let after = store.put_hedges();
     assert!(after.sent - before.sent <= 7, "{before:?} {after:?}");
-    assert!(after.store_slow > before.store_slow + 40, "{after:?}");
+    assert!(after.store_slow >= before.store_slow + 40, "{after:?}");
 }
 
 /// Nothing is answered any more: a few tries, and no more.

@@ -41,6 +41,8 @@ pub struct Estimate {
     pub p90: Duration,
     /// 95 %.
     pub p95: Duration,
+    /// 97 %.
+    pub p97: Duration,
     /// Bytes per second of one stream; `None` until enough large requests were measured.
     pub bytes_per_second: Option<f64>,
 }
@@ -52,6 +54,7 @@ impl Estimate {
         p75: Duration::ZERO,
         p90: Duration::ZERO,
         p95: Duration::ZERO,
+        p97: Duration::ZERO,
         bytes_per_second: None,
     };
 
@@ -142,6 +145,7 @@ impl Estimator {
         self.estimate.p75 = at(75);
         self.estimate.p90 = at(90);
         self.estimate.p95 = at(95);
+        self.estimate.p97 = at(97);
     }
 
     /// Fits the rate, and takes it if the samples are enough to tell it.

@@ -56,6 +56,10 @@ impl Default for HedgeOptions {
 const TOKEN: u32 = 20;
 /// Tokens saved up at most.
 const BURST: u32 = 12;
+/// Tokens kept for requests beyond the 97th percentile. Every twentieth request reaches the 95th,
+/// which is all that the budget gives; without a reserve a request that hangs, and holds up all
+/// that depends on it, would find nothing left.
+const RESERVE: u32 = 5;
 /// Requests looked back at to tell whether the store is slow as a whole.
 const LOOK_BACK: u32 = 16;
 /// So many of them beyond the 95th percentile make it so: one in ten thousand by chance.
@@ -63,14 +67,34 @@ const LATE_MAX: u32 = 6;
 /// No hedge sooner: below this the answer is on its way in any case.
 const DELAY_MIN: Duration = Duration::from_millis(1);
 
+/// How late a request is when it is to be hedged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lateness {
+    /// Beyond the 95th percentile.
+    Late,
+    /// Beyond the 97th, or a hedge is late as well.
+    VeryLate,
+}
+
 /// What became of the wish to hedge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hedge {
     Go,
+    /// What is left of the budget is kept for requests that are very late.
+    Reserved,
     /// 5 % are used up.
     OverBudget,
     /// The store is slow as a whole.
     StoreSlow,
+}
+
+/// From the start of a request on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Delays {
+    /// It is late.
+    pub late: Duration,
+    /// It is very late.
+    pub very_late: Duration,
 }
 
 /// Hedges of one kind of request; a copy taken at one moment.
@@ -80,9 +104,9 @@ pub struct HedgeCounters {
     pub sent: u64,
     /// Of these, answered before the first one.
     pub won: u64,
-    /// Not sent because the budget was used up.
+    /// Requests not sent again, or later, because the budget was used up.
     pub over_budget: u64,
-    /// Not sent because the store was slow as a whole.
+    /// Requests not sent again, or later, because the store was slow as a whole.
     pub store_slow: u64,
 }
 
@@ -149,16 +173,20 @@ impl Pace {
     }
 
     /// A request of `bytes` is sent for the first time; says after how long it is late.
-    pub fn begin(&self, bytes: u64) -> Duration {
+    pub fn begin(&self, bytes: u64) -> Delays {
         let mut state = self.state.lock();
         state.tokens = (state.tokens + 1).min(BURST * TOKEN);
         let estimate = state.estimator.estimate();
-        let base = if estimate.measured < self.options.measured_min {
-            self.options.unmeasured_delay
+        let (late, very_late) = if estimate.measured < self.options.measured_min {
+            (self.options.unmeasured_delay, self.options.unmeasured_delay)
         } else {
-            estimate.p95
+            (estimate.p95, estimate.p97)
         };
-        (base + estimate.transfer(bytes)).max(DELAY_MIN)
+        let transfer = estimate.transfer(bytes);
+        Delays {
+            late: (late + transfer).max(DELAY_MIN),
+            very_late: (very_late + transfer).max(DELAY_MIN),
+        }
     }
 
     /// A first try has ended.
@@ -173,19 +201,35 @@ impl Pace {
     }
 
     /// Asks for a hedge; `Go` pays for it.
-    pub fn hedge(&self) -> Hedge {
+    pub fn hedge(&self, lateness: Lateness) -> Hedge {
         let mut state = self.state.lock();
         let late = (state.late & ((1 << LOOK_BACK) - 1)).count_ones();
-        let (verdict, counter) = if late >= LATE_MAX {
-            (Hedge::StoreSlow, &self.store_slow)
-        } else if state.tokens < TOKEN {
-            (Hedge::OverBudget, &self.over_budget)
-        } else {
-            state.tokens -= TOKEN;
-            (Hedge::Go, &self.sent)
+        let reserve = match lateness {
+            Lateness::Late => RESERVE * TOKEN,
+            Lateness::VeryLate => 0,
+        };
+        if late >= LATE_MAX {
+            return Hedge::StoreSlow;
+        }
+        if state.tokens < TOKEN {
+            return Hedge::OverBudget;
+        }
+        if state.tokens < TOKEN + reserve {
+            return Hedge::Reserved;
+        }
+        state.tokens -= TOKEN;
+        self.sent.fetch_add(1, Ordering::Relaxed);
+        Hedge::Go
+    }
+
+    /// A request that was not hedged when it should have been.
+    pub fn refused(&self, why: Hedge) {
+        let counter = match why {
+            Hedge::OverBudget => &self.over_budget,
+            Hedge::StoreSlow => &self.store_slow,
+            Hedge::Go | Hedge::Reserved => return,
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        verdict
     }
 
     /// A hedge has answered first.

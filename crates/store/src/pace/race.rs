@@ -13,7 +13,7 @@ use std::{
 
 use tidemill_runtime::Instant;
 
-use super::{Hedge, Pace};
+use super::{Delays, Hedge, Lateness, Pace};
 use crate::{
     error::{StoreError, StoreErrorKind},
     store::Shared,
@@ -23,6 +23,9 @@ use crate::{
 const LATE_REQUESTS_MAX: usize = 64;
 /// Bytes that their bodies hold in memory, at most.
 const LATE_BYTES_MAX: u64 = 64 << 20;
+
+/// Shortest pause between two requests for a hedge.
+const RETRY_MIN: Duration = Duration::from_millis(1);
 
 type Answer<T> = Result<T, StoreError>;
 
@@ -50,10 +53,13 @@ pub(crate) struct Race<T, S> {
     send: S,
     bytes: u64,
     runners: Vec<Runner<T>>,
-    /// After which a request is late.
-    delay: Duration,
+    delays: Delays,
     next_hedge: Instant,
     hedges_left: usize,
+    /// How late it is when `next_hedge` comes.
+    lateness: Lateness,
+    /// It has been counted as not hedged.
+    is_refused: bool,
     /// The newest request has not been late yet.
     is_watching: bool,
 }
@@ -108,7 +114,7 @@ where
         weigh: Weigh<T>,
         send: S,
     ) -> Self {
-        let delay = pace.begin(bytes);
+        let delays = pace.begin(bytes);
         let mut race = Self {
             shared: shared.clone(),
             pace: pace.clone(),
@@ -116,9 +122,11 @@ where
             send,
             bytes,
             runners: Vec::with_capacity(1),
-            delay,
-            next_hedge: shared.runtime.clock.monotonic() + delay,
+            delays,
+            next_hedge: shared.runtime.clock.monotonic() + delays.late,
             hedges_left: hedges_max,
+            lateness: Lateness::Late,
+            is_refused: false,
             is_watching: true,
         };
         race.add(false);
@@ -127,7 +135,7 @@ where
 
     fn add(&mut self, is_hedge: bool) {
         let (shared, pace, weigh) = (self.shared.clone(), self.pace.clone(), self.weigh);
-        let (bytes, delay) = (self.bytes, self.delay);
+        let (bytes, delay) = (self.bytes, self.delays.late);
         let started = shared.runtime.clock.monotonic();
         let request = (self.send)();
         let measured = async move {
@@ -180,12 +188,28 @@ where
             self.pace.decided(true);
             self.is_watching = false;
         }
-        self.next_hedge = self.shared.runtime.clock.monotonic() + self.delay;
-        if self.hedges_left > 0 && self.pace.hedge() == Hedge::Go {
-            self.hedges_left -= 1;
-            self.is_watching = true;
-            self.add(true);
+        let Delays { late, very_late } = self.delays;
+        let mut wait = late;
+        if self.hedges_left > 0 {
+            let hedge = self.pace.hedge(self.lateness);
+            match hedge {
+                Hedge::Go => {
+                    self.hedges_left -= 1;
+                    self.is_watching = true;
+                    self.add(true);
+                }
+                Hedge::Reserved => wait = very_late.saturating_sub(late),
+                // A token may come at any time.
+                Hedge::OverBudget => wait = late / 8,
+                Hedge::StoreSlow => {}
+            }
+            if !self.is_refused && matches!(hedge, Hedge::OverBudget | Hedge::StoreSlow) {
+                self.is_refused = true;
+                self.pace.refused(hedge);
+            }
+            self.lateness = Lateness::VeryLate;
         }
+        self.next_hedge = self.shared.runtime.clock.monotonic() + wait.max(RETRY_MIN);
     }
 
     /// The answer is there; what is still under way runs to its end unheard, to be measured.

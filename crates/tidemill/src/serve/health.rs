@@ -165,7 +165,7 @@ fn pace(out: &mut String, store: &Store) {
     let name = "tidemill_store_hedges_total";
     let _ = writeln!(
         out,
-        "# HELP {name} Slow requests sent a second time, and those that were not.\n\
+        "# HELP {name} Slow requests sent a second time, answered so, and not sent.\n\
          # TYPE {name} counter"
     );
     for (request, _, hedges) in &kinds {
