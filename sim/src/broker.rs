@@ -121,6 +121,7 @@ fn limits() -> LogLimits {
     let mut limits = LogLimits::bucket();
     // Small, so that a short run rolls, cuts, merges and trims.
     limits.fragment_bytes = 600;
+    limits.follows_store = false;
     limits.bulk_entry_bytes = 400;
     limits.object_target_bytes = 1_500;
     limits.pending_bytes_max = 64 << 10;

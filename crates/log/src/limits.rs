@@ -16,10 +16,16 @@ pub enum Latency {
     Economy,
 }
 
+impl Latency {
+    /// All of them, the most urgent first.
+    pub const ALL: [Self; 3] = [Self::Low, Self::Balanced, Self::Economy];
+}
+
 /// Limits and spacing of one writer's WAL and of the tails in memory.
 #[derive(Clone, Debug)]
 pub struct LogLimits {
-    /// Least time between the starts of two PUTs for a batch of class [`Latency::Low`].
+    /// Least time between the starts of two PUTs for a batch of class [`Latency::Low`]; a quarter
+    /// of a PUT's latency once the store is measured, if `follows_store`.
     pub spacing_low: Duration,
     /// The same for [`Latency::Balanced`].
     pub spacing_balanced: Duration,
@@ -34,8 +40,11 @@ pub struct LogLimits {
     pub object_target_bytes: usize,
     /// Entries above this are bulk: they never share an object with small ones.
     pub bulk_entry_bytes: usize,
-    /// Bytes of bulk entries that share an object, and the size of a fragment.
+    /// Bytes of bulk entries that share an object, and the size of a fragment; stream rate x (p90 -
+    /// p50 of the base delay) once the store is measured, if `follows_store`.
     pub fragment_bytes: usize,
+    /// `spacing_low` and `fragment_bytes` hold only until the store is measured.
+    pub follows_store: bool,
     /// Largest entry in bytes.
     pub entry_bytes_max: usize,
     /// Appended and not yet committed bytes at which connections are muted.
@@ -60,6 +69,7 @@ impl LogLimits {
     pub fn local() -> Self {
         Self {
             spacing_low: Duration::ZERO,
+            follows_store: false,
             // Measured: one PUT at a time reaches a third of the disk's rate, four two thirds; with
             // eight the syncs overlap and groups do not get smaller.
             puts_in_flight_max: 8,
@@ -89,6 +99,7 @@ impl LogLimits {
             bulk_entry_bytes: MIB / 4,
             // Until the store's rates are measured.
             fragment_bytes: MIB,
+            follows_store: true,
             entry_bytes_max: 128 * MIB,
             pending_bytes_max: 64 * MIB as u64,
             tail_bytes_max: 256 * MIB as u64,
@@ -96,16 +107,6 @@ impl LogLimits {
             read: ReadOptions::bucket(),
             roll: RollOptions::bucket(),
             free_bytes_min: 0,
-        }
-    }
-
-    /// The spacing of a class.
-    #[must_use]
-    pub fn spacing(&self, latency: Latency) -> Duration {
-        match latency {
-            Latency::Low => self.spacing_low,
-            Latency::Balanced => self.spacing_balanced,
-            Latency::Economy => self.spacing_economy,
         }
     }
 }

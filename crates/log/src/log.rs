@@ -22,7 +22,7 @@ use crate::{
     recover::{Recovered, RecoveredPartition},
     roll::{Leftovers, RollState},
     stages::Stages,
-    wal::Wal,
+    wal::{Gather, Wal},
 };
 
 /// What a log needs to start. The writer's WAL object 0 must have been written before
@@ -91,6 +91,12 @@ impl Log {
     /// [`AppendError`]; nothing was taken then.
     pub fn append(&self, entry: Entry) -> Result<Vec<Appended>, AppendError> {
         crate::wal::append::append(self, entry)
+    }
+
+    /// Entries appended until the guard is dropped leave in one flush, as those of one request
+    /// should. Not to be held over an await: a flush waits for it a millisecond at most.
+    pub fn gather(&self) -> Gather {
+        self.wal.gather()
     }
 
     /// A partition this writer leads.

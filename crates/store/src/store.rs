@@ -393,10 +393,11 @@ impl Store {
         self.shared.gets.estimate()
     }
 
-    /// True once enough PUTs are measured for the estimate to be used.
+    /// What a PUT is measured to take, once that is enough to rely on.
     #[must_use]
-    pub fn is_measured(&self) -> bool {
-        self.put_estimate().measured >= self.shared.options.hedge.measured_min
+    pub fn put_measured(&self) -> Option<Estimate> {
+        let least = self.shared.options.hedge.measured_min;
+        Some(self.put_estimate()).filter(|estimate| estimate.measured >= least)
     }
 
     /// PUTs sent a second time.

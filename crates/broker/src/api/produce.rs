@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use tidemill_cluster::{Image, image::Topic};
-use tidemill_log::{Appended, Committed, Entry};
+use tidemill_log::{Appended, Committed, Entry, Log};
 use tidemill_wire::{
     ErrorCode,
     batch::ValidateOptions,
@@ -41,6 +41,7 @@ struct Part {
 
 enum State {
     Refused(Refusal, Vec<BatchIndexAndErrorMessage>),
+    Valid(Entry),
     Appended(Appended),
     Committed(Committed),
 }
@@ -54,7 +55,9 @@ pub(super) async fn handle(context: Context, request: ProduceRequest) -> Outcome
         // of Tokio's budget, which would let a later request pass.
         let turn = tokio::task::unconstrained(context.peer.produce_turn.lock());
         let _turn = turn.await;
-        append_all(&context, request).await
+        let mut topics = validate_all(&context, request).await;
+        append_all(context.broker.log(), &mut topics);
+        topics
     };
     context.validated();
     if acks == 0 {
@@ -129,7 +132,24 @@ async fn without_answer(
     Outcome::Nothing
 }
 
-async fn append_all(
+/// Appends what is valid, all of it for one flush.
+fn append_all(log: &Log, topics: &mut [(TopicProduceData, Vec<Part>)]) {
+    let parts = topics.iter_mut().flat_map(|(_, parts)| parts);
+    let _gather = log.gather();
+    for part in parts {
+        let unknown = || State::Refused(ErrorCode::UNKNOWN_SERVER_ERROR.into(), Vec::new());
+        part.state = match std::mem::replace(&mut part.state, unknown()) {
+            State::Valid(entry) => match log.append(entry).map(|mut appended| appended.pop()) {
+                Ok(Some(appended)) => State::Appended(appended),
+                Ok(None) => unknown(),
+                Err(error) => State::Refused(error.into(), Vec::new()),
+            },
+            other => other,
+        };
+    }
+}
+
+async fn validate_all(
     context: &Context,
     request: ProduceRequest,
 ) -> Vec<(TopicProduceData, Vec<Part>)> {
@@ -148,7 +168,7 @@ async fn append_all(
         for data in partitions {
             let index = data.index;
             let part = match &topic {
-                Ok((topic, config)) => append(context, topic, config, data, &mut budget).await,
+                Ok((topic, config)) => validate(context, topic, config, data, &mut budget).await,
                 Err(refusal) => Err(refusal.clone().into()),
             };
             parts.push(part.unwrap_or_else(|refused| Part::refused(index, refused)));
@@ -202,7 +222,7 @@ fn no_transactions() -> Refusal {
     )
 }
 
-async fn append(
+async fn validate(
     context: &Context,
     topic: &Arc<Topic>,
     config: &Arc<TopicConfig>,
@@ -225,12 +245,11 @@ async fn append(
     let records = u64::try_from(batch.header.record_count).unwrap_or(0);
     let bytes = batch.bytes.len() as u64;
     let entry = Entry::records(partition.id(), batch, config.latency);
-    let appended = context.broker.log().append(entry)?.pop();
     Ok(Part {
         index,
         records,
         bytes,
-        state: State::Appended(appended.ok_or(ErrorCode::UNKNOWN_SERVER_ERROR)?),
+        state: State::Valid(entry),
     })
 }
 
@@ -289,7 +308,7 @@ fn partition_response(
                 ..PartitionProduceResponse::default()
             };
         }
-        State::Appended(_) => {
+        State::Valid(_) | State::Appended(_) => {
             let message = "not durable within the request's timeout";
             let refusal = Refusal::new(ErrorCode::REQUEST_TIMED_OUT, message);
             (refusal, Vec::new())

@@ -233,7 +233,8 @@ impl Wal {
         self.unsettled.fetch_add(1, Ordering::AcqRel);
         let due = queue.push(entry, states, (latency, now), &self.limits);
         drop(queue);
-        if due {
+        // The end of gathering wakes the engine as well.
+        if due && self.gathering.load(Ordering::Acquire) == 0 {
             self.pushed.notify_one();
         }
         appended.sort_by_key(|(position, _)| *position);

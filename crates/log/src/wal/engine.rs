@@ -1,6 +1,9 @@
 //! The engine: one task that forms WAL objects, sends them, and commits what landed.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use tidemill_invariants::wal as rule;
@@ -13,6 +16,7 @@ use super::{
     queue::Queued,
     stage::{Cutting, Fragment, Needs, Staged},
     ticket::Pending,
+    tuning::Tuning,
     window::{Object, Ready, Window},
 };
 use crate::{
@@ -21,6 +25,10 @@ use crate::{
 
 /// The first number after the one that the start sequence wrote.
 const FIRST_NUMBER: u64 = 1;
+
+/// Longest time that a PUT waits for a request of several partitions to be appended as a whole;
+/// that takes some microseconds.
+const GATHER_MAX: Duration = Duration::from_millis(1);
 
 pub(super) struct Engine {
     pub(super) wal: Arc<Wal>,
@@ -89,7 +97,7 @@ impl Engine {
             {
                 return None;
             }
-            let due = queue.small_due(now, limits);
+            let due = self.wal.gathered(queue.small_due(now, limits), now);
             if due.is_some_and(|due| due <= now) {
                 let entries = queue.take_small(now, limits);
                 drop(queue);
@@ -103,12 +111,12 @@ impl Engine {
                 drop(queue);
                 self.send_fragment(now);
             } else if queue.bulk_ready() {
-                let mut entries = queue.take_bulk(limits);
-                let cut = entries.len() == 1 && entries[0].bytes > limits.fragment_bytes;
+                let mut entries = queue.take_bulk();
+                let fragment_bytes = queue.tuning.fragment_of(entries[0].bytes);
+                let cut = entries.len() == 1 && entries[0].bytes > fragment_bytes;
                 if cut && let Some(entry) = entries.pop() {
                     queue.set_cutting(Some(entry.id));
                     drop(queue);
-                    let fragment_bytes = self.wal.limits.fragment_bytes;
                     self.wal.note_queued(&entry, now);
                     self.cutting = Some(Cutting::new(Staged::new(entry), fragment_bytes));
                 } else {
@@ -281,6 +289,7 @@ impl Engine {
             decided_below: self.window.decided_below(),
             roll_cut: self.window.roll_cut(),
         };
+        self.wal.queue.lock().tuning = Tuning::measured(&self.wal.limits, self.wal.objects.store());
         self.wal.decided.notify_waiters();
         self.wal.settled.notify_waiters();
         self.wake_touched();
@@ -352,7 +361,18 @@ async fn until(wal: &Wal, alarm: Option<Instant>) {
 }
 
 impl Wal {
-    fn since(&self, then: Instant) -> std::time::Duration {
+    /// When small entries that are `due` may leave, while a request still adds to them.
+    fn gathered(&self, due: Option<Instant>, now: Instant) -> Option<Instant> {
+        let is_gathering = self.gathering.load(Ordering::Acquire) > 0;
+        let grace = if is_gathering {
+            GATHER_MAX
+        } else {
+            Duration::ZERO
+        };
+        due.map(|due| if due + grace > now { due + grace } else { due })
+    }
+
+    fn since(&self, then: Instant) -> Duration {
         let now = self.runtime.clock.monotonic();
         now.saturating_duration_since(then)
     }

@@ -4,11 +4,13 @@ pub(crate) mod append;
 mod commit;
 mod engine;
 mod fresh;
+mod lane;
 mod object;
 mod queue;
 mod space;
 mod stage;
 pub(crate) mod ticket;
+mod tuning;
 mod window;
 
 use std::{
@@ -16,7 +18,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -61,6 +63,8 @@ pub struct Wal {
     queue: Mutex<Queue>,
     /// The queue changed.
     pushed: Notify,
+    /// Requests of which some entries are appended and some are not.
+    gathering: AtomicUsize,
     pending_bytes: AtomicU64,
     /// Entries that are neither committed nor failed.
     unsettled: AtomicU64,
@@ -77,6 +81,18 @@ pub struct Wal {
     stages: Stages,
     /// What the writer leads.
     pub(crate) partitions: RwLock<BTreeMap<PartitionId, Arc<Partition>>>,
+}
+
+/// Entries appended while it lives leave together, as far as one PUT holds them.
+#[derive(Debug)]
+#[must_use = "dropped at once, it gathers nothing"]
+pub struct Gather(Arc<Wal>);
+
+impl Drop for Gather {
+    fn drop(&mut self) {
+        self.0.gathering.fetch_sub(1, Ordering::AcqRel);
+        self.0.pushed.notify_one();
+    }
 }
 
 impl fmt::Debug for Wal {
@@ -101,8 +117,9 @@ impl Wal {
             cluster_id: options.cluster_id,
             runtime: options.runtime.clone(),
             limits: options.limits.clone(),
-            queue: Mutex::new(Queue::default()),
+            queue: Mutex::new(Queue::new(&options.limits)),
             pushed: Notify::new(),
+            gathering: AtomicUsize::new(0),
             pending_bytes: AtomicU64::new(0),
             unsettled: AtomicU64::new(0),
             settled: Notify::new(),
@@ -172,6 +189,11 @@ impl Wal {
             self.settled.notify_waiters();
             self.decided.notify_waiters();
         }
+    }
+
+    pub(crate) fn gather(self: &Arc<Self>) -> Gather {
+        self.gathering.fetch_add(1, Ordering::AcqRel);
+        Gather(self.clone())
     }
 
     pub(crate) async fn fenced(&self) {

@@ -1,9 +1,11 @@
-//! Entries that wait for their WAL object, in two lanes.
+//! Entries that wait for their WAL object.
 //!
-//! Small entries share objects; bulk has objects of its own, so that a small record never waits for
-//! somebody else's megabytes. Entries of one partition leave in the order they came: a small one
-//! behind waiting bulk of its partition follows in the bulk lane, and bulk waits for the small ones
-//! before it.
+//! Small entries share objects: a lane for each latency class, of which the more urgent decide when
+//! a PUT starts and the cheaper ride along as far as they hardly lengthen it. Bulk has objects of
+//! its own, so that a small record never waits for somebody else's megabytes. Entries of one
+//! partition leave in the order they came: a small one behind waiting bulk of its partition follows
+//! in the bulk lane, bulk waits for the small ones before it, and a small one behind a waiting one
+//! of another class follows it there.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -13,15 +15,12 @@ use tidemill_wire::{
     ids::{LeaderEpoch, Offset},
 };
 
-use super::ticket::Pending;
+use super::{lane::Lane, ticket::Pending, tuning::Tuning};
 use crate::{
     error::AppendFailed,
     limits::{Latency, LogLimits},
     partition::{Partition, State},
 };
-
-/// About what a part takes in an object's directory, in bytes.
-const PART_BYTES: usize = 144;
 
 /// What a waiting part does.
 #[derive(Debug)]
@@ -45,8 +44,8 @@ pub(crate) struct Queued {
     pub bytes: usize,
     pub outcome: Arc<Pending>,
     pub appended: Instant,
-    /// Not to be sent before the small entries up to this id.
-    after_small: u64,
+    /// Not to be sent before these small entries.
+    after_small: Vec<u64>,
 }
 
 impl Queued {
@@ -63,7 +62,7 @@ impl Queued {
             bytes,
             outcome,
             appended,
-            after_small: 0,
+            after_small: Vec::new(),
         }
     }
 }
@@ -76,25 +75,30 @@ enum Phase {
     Stopped(AppendFailed),
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Queue {
-    small: VecDeque<Queued>,
-    small_bytes: usize,
-    /// When the small entries leave, at the latest.
-    small_due: Option<Instant>,
+    /// Small entries, by class.
+    lanes: [Lane; 3],
     bulk: VecDeque<Queued>,
     /// The entry whose fragments are being sent; it has left its lane.
     cutting: Option<u64>,
     last_id: u64,
-    last_small_put: Option<Instant>,
     phase: Phase,
-}
-
-fn is_waiting(lane: &VecDeque<Queued>, newest: u64) -> bool {
-    lane.front().is_some_and(|front| front.id <= newest)
+    pub tuning: Tuning,
 }
 
 impl Queue {
+    pub fn new(limits: &LogLimits) -> Self {
+        Self {
+            lanes: Default::default(),
+            bulk: VecDeque::new(),
+            cutting: None,
+            last_id: 0,
+            phase: Phase::default(),
+            tuning: Tuning::unmeasured(limits),
+        }
+    }
+
     /// Why nothing more is taken, if so.
     pub fn refuses(&self) -> Option<AppendFailed> {
         match self.phase {
@@ -118,8 +122,8 @@ impl Queue {
 
     /// Takes everything out, to be failed.
     pub fn clear(&mut self) -> Vec<Queued> {
-        self.small_bytes = 0;
-        self.small.drain(..).chain(self.bulk.drain(..)).collect()
+        let small = self.lanes.iter_mut().flat_map(Lane::clear);
+        small.chain(self.bulk.drain(..)).collect()
     }
 
     /// The id the next entry gets.
@@ -139,15 +143,17 @@ impl Queue {
     ) -> bool {
         let states: Vec<&mut State> = states.collect();
         let behind_bulk = states.iter().any(|state| self.bulk_waits(state.last_bulk));
+        // Where the small entries before it wait.
+        let mut before = [false; Latency::ALL.len()];
+        for state in &states {
+            if let Some(lane) = self.lane_of(state.last_small) {
+                before[lane] = true;
+                entry.after_small.push(state.last_small);
+            }
+        }
         if behind_bulk || entry.bytes > limits.bulk_entry_bytes {
-            let newest = states
-                .iter()
-                .map(|state| state.last_small)
-                .max()
-                .unwrap_or(0);
-            if is_waiting(&self.small, newest) {
-                entry.after_small = newest;
-                self.small_due = Some(now);
+            for (lane, _) in self.lanes.iter_mut().zip(before).filter(|(_, is)| *is) {
+                lane.hurry(now);
             }
             states
                 .into_iter()
@@ -158,21 +164,35 @@ impl Queue {
         states
             .into_iter()
             .for_each(|state| state.last_small = entry.id);
-        self.small_bytes += entry.bytes;
-        self.small.push_back(entry);
-        let spacing = limits.spacing(latency);
-        let due = self
-            .last_small_put
-            .map_or(now, |last| now.max(last + spacing));
-        let earlier = self.small_due.is_none_or(|before| due < before);
-        if earlier {
-            self.small_due = Some(due);
+        let class = latency as usize;
+        let due = self.tuning.due(latency, now, self.lanes[class].last_put);
+        let lane = self.join(class, before);
+        self.lanes[lane].push(entry, due, limits.object_target_bytes)
+    }
+
+    /// The lane in which a small entry waits.
+    fn lane_of(&self, id: u64) -> Option<usize> {
+        self.lanes.iter().position(|lane| lane.holds(id))
+    }
+
+    /// The lane of an entry of this class behind entries in the lanes `before`. A class changed
+    /// while entries wait, or an entry of several partitions, may find more than one: they join.
+    fn join(&mut self, class: usize, before: [bool; Latency::ALL.len()]) -> usize {
+        let mut waiting = (0..before.len()).filter(|lane| before[*lane]);
+        let Some(lane) = waiting.next() else {
+            return class;
+        };
+        for other in waiting {
+            let moved = std::mem::take(&mut self.lanes[other]);
+            self.lanes[other].last_put = moved.last_put;
+            self.lanes[lane].merge(moved);
         }
-        earlier || self.small_bytes >= limits.object_target_bytes
+        lane
     }
 
     fn bulk_waits(&self, newest: u64) -> bool {
-        self.cutting.is_some_and(|cutting| cutting <= newest) || is_waiting(&self.bulk, newest)
+        let first = self.bulk.front().map(|first| first.id);
+        first.into_iter().chain(self.cutting).any(|id| id <= newest)
     }
 
     /// Notes which entry is being cut; what follows it in its partitions waits.
@@ -180,58 +200,59 @@ impl Queue {
         self.cutting = entry;
     }
 
-    /// When the small entries are to be sent; `None` if there are none.
+    /// When small entries are to be sent; `None` if there are none.
     pub fn small_due(&self, now: Instant, limits: &LogLimits) -> Option<Instant> {
-        let at_once =
-            self.small_bytes >= limits.object_target_bytes || self.phase == Phase::Draining;
-        let due = self.small_due.filter(|_| !self.small.is_empty())?;
+        let all = self.lanes.iter();
+        all.filter_map(|lane| self.due(lane, now, limits)).min()
+    }
+
+    fn due(&self, lane: &Lane, now: Instant, limits: &LogLimits) -> Option<Instant> {
+        let at_once = lane.is_full(limits.object_target_bytes) || self.phase == Phase::Draining;
+        let due = lane.due()?;
         Some(if at_once { now } else { due })
     }
 
-    /// Takes small entries for one object.
+    /// Takes small entries for one object: those of the most urgent class that is due, and as many
+    /// cheaper ones as hardly lengthen the PUT.
     pub fn take_small(&mut self, now: Instant, limits: &LogLimits) -> Vec<Queued> {
-        let taken = take(&mut self.small, limits.object_target_bytes);
-        self.small_bytes -= taken.iter().map(|entry| entry.bytes).sum::<usize>();
-        self.last_small_put = Some(now);
-        if self.small.is_empty() {
-            self.small_due = None;
+        let is_due = |lane: &Lane| self.due(lane, now, limits).is_some_and(|due| due <= now);
+        let Some(class) = self.lanes.iter().position(is_due) else {
+            return Vec::new();
+        };
+        let mut taken = Vec::new();
+        let bytes = self.lanes[class].take(limits.object_target_bytes, true, &mut taken);
+        let mut room = self.tuning.ride_bytes(bytes);
+        for lane in &mut self.lanes[class + 1..] {
+            room -= lane.take(room, false, &mut taken);
+        }
+        // In the order of appends, as if there were no classes.
+        taken.sort_unstable_by_key(|entry| entry.id);
+        // The cheaper classes count it as theirs: they had their chance.
+        for lane in &mut self.lanes[class..] {
+            lane.last_put = Some(now);
         }
         taken
     }
 
     /// True if the first bulk entry may be sent.
     pub fn bulk_ready(&self) -> bool {
-        let Some(first) = self.bulk.front() else {
-            return false;
-        };
-        !is_waiting(&self.small, first.after_small)
+        self.bulk.front().is_some_and(|first| self.is_ready(first))
+    }
+
+    fn is_ready(&self, entry: &Queued) -> bool {
+        let mut before = entry.after_small.iter();
+        before.all(|id| self.lane_of(*id).is_none())
     }
 
     /// Takes bulk entries for one object, or a single one that has to be cut.
-    pub fn take_bulk(&mut self, limits: &LogLimits) -> Vec<Queued> {
-        let after_small = self.small.front().map_or(u64::MAX, |front| front.id);
-        let ready = self
-            .bulk
-            .iter()
-            .take_while(|entry| entry.after_small < after_small);
+    pub fn take_bulk(&mut self) -> Vec<Queued> {
+        let ready = self.bulk.iter().take_while(|entry| self.is_ready(entry));
         let mut bytes = 0;
         let fit = ready.take_while(|entry| {
             bytes += entry.bytes;
-            bytes <= limits.fragment_bytes
+            bytes <= self.tuning.fragment_bytes()
         });
         let count = fit.count().max(1).min(self.bulk.len());
         self.bulk.drain(..count).collect()
     }
-}
-
-/// Entries from the front up to `target` bytes, at least one.
-fn take(lane: &mut VecDeque<Queued>, target: usize) -> Vec<Queued> {
-    let mut bytes = 0;
-    let fit = lane.iter().take_while(|entry| {
-        let first = bytes == 0;
-        bytes += entry.bytes + entry.parts.len() * PART_BYTES;
-        first || bytes <= target
-    });
-    let count = fit.count();
-    lane.drain(..count).collect()
 }

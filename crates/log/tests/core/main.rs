@@ -1,5 +1,6 @@
 //! The core of the log: append, WAL, commit, recovery.
 #![allow(clippy::unwrap_used, reason = "a test may stop at once")]
+#![allow(clippy::print_stdout, reason = "figures, for whoever asks")]
 #![allow(clippy::print_stderr, reason = "a failing seed is printed")]
 
 mod append;
@@ -7,6 +8,7 @@ mod crash;
 mod format;
 mod fresh;
 mod harness;
+mod latency;
 mod oracle;
 mod producers;
 mod replay;

@@ -29,7 +29,7 @@ const RATES: (f64, f64) = (1e6, 10e9);
 const FIT_STEPS: u32 = 30;
 
 /// What one kind of request is measured to take.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
     /// First tries measured so far, those that the window has dropped included.
     pub measured: u64,
@@ -48,16 +48,6 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    const NONE: Self = Self {
-        measured: 0,
-        p50: Duration::ZERO,
-        p75: Duration::ZERO,
-        p90: Duration::ZERO,
-        p95: Duration::ZERO,
-        p97: Duration::ZERO,
-        bytes_per_second: None,
-    };
-
     /// How long a body of `bytes` takes on top of the base delay, as far as is known.
     #[must_use]
     pub fn transfer(&self, bytes: u64) -> Duration {
@@ -73,25 +63,13 @@ struct Sample {
 }
 
 /// The samples of one kind of request.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Estimator {
     recent: VecDeque<Sample>,
     large: VecDeque<Sample>,
     new: u32,
     new_large: u32,
     estimate: Estimate,
-}
-
-impl Default for Estimator {
-    fn default() -> Self {
-        Self {
-            recent: VecDeque::new(),
-            large: VecDeque::new(),
-            new: 0,
-            new_large: 0,
-            estimate: Estimate::NONE,
-        }
-    }
 }
 
 fn push(ring: &mut VecDeque<Sample>, max: usize, sample: Sample) {
