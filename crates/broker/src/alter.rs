@@ -12,7 +12,10 @@ use tidemill_wire::{ErrorCode, ids::NodeId};
 
 use crate::{
     Broker,
-    config::{AlterOp, Alteration, View, alter_broker, alter_topic, replace_broker, replace_topic},
+    config::{
+        AlterOp, Alteration, Role, Scope, View, alter_broker, alter_topic, broker_def,
+        replace_broker, replace_topic,
+    },
     errors::Refusal,
     topics::is_internal,
 };
@@ -91,12 +94,27 @@ async fn commit(broker: Arc<Broker>, edit: Edit) -> Result<(), Refusal> {
     };
     let image = broker.cluster().commit(changes).await?;
     if edit.kind == BROKER {
+        warn_of_inert(&edit.how);
         // Topics take their defaults from the broker.
         broker.apply_topic_configs();
     } else if let Some(topic) = image.topic_by_name(&edit.name) {
         broker.lead(&image, topic.id);
     }
     Ok(())
+}
+
+/// Kafka's settings without meaning are kept and shown; whoever watches the log learns that they do
+/// nothing.
+fn warn_of_inert(how: &How) {
+    let names: Vec<&str> = match how {
+        How::Replace(configs) => configs.iter().map(|(name, _)| name.as_str()).collect(),
+        How::Change(changes) => changes.iter().map(|(name, _, _)| name.as_str()).collect(),
+    };
+    let is_inert = |name: &&str| broker_def(name).is_some_and(|def| def.role == Role::Inert);
+    let inert: Vec<&str> = names.into_iter().filter(is_inert).collect();
+    if !inert.is_empty() {
+        tracing::warn!(settings = inert.join(", "), "set, but without meaning here");
+    }
 }
 
 /// The change of metadata; none if nothing changes.
@@ -126,7 +144,12 @@ fn decide(broker: &Broker, image: &Image, edit: &Edit) -> Result<Option<Change>,
         BROKER => {
             let node = broker_named(&edit.name, own_node)?;
             let before = if node.is_some() { &own } else { &default };
-            let after = broker_after(before, &edit.how, &view)?;
+            let scope = if node.is_some() {
+                Scope::One
+            } else {
+                Scope::Any
+            };
+            let after = broker_after(scope, before, &edit.how, &view)?;
             let configs = difference(before, &after);
             Ok((**before != after).then_some(Change::BrokerConfigsSet { node, configs }))
         }
@@ -167,10 +190,15 @@ fn topic_after(before: &Configs, how: &How, view: &View<'_>) -> Result<Configs, 
     }
 }
 
-fn broker_after(before: &Configs, how: &How, view: &View<'_>) -> Result<Configs, Refusal> {
+fn broker_after(
+    scope: Scope,
+    before: &Configs,
+    how: &How,
+    view: &View<'_>,
+) -> Result<Configs, Refusal> {
     match how {
-        How::Replace(configs) => Ok(replace_broker(pairs(configs))?),
-        How::Change(changes) => Ok(alter_broker(before, &alterations(changes)?, view)?),
+        How::Replace(configs) => Ok(replace_broker(scope, pairs(configs))?),
+        How::Change(changes) => Ok(alter_broker(scope, before, &alterations(changes)?, view)?),
     }
 }
 

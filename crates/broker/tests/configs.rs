@@ -198,4 +198,20 @@ async fn broker_defaults_of_topics_change_while_it_runs() {
         alter(&mut client, 4, "9", &[("log.retention.ms", 0, "9")]).await,
         42
     );
+    // Without meaning here, but Kafka takes it, for one broker: kept, and shown as set.
+    let relogin = "sasl.kerberos.min.time.before.relogin";
+    let set = [(relogin, 0, "58000")];
+    assert_eq!(alter(&mut client, 4, "", &set).await, 42);
+    assert_eq!(alter(&mut client, 4, "1", &set).await, 0);
+    let all = describe(&mut client, 4, "1").await;
+    let shown = all.iter().find(|one| one.name == *relogin).expect("known");
+    assert_eq!(shown.value.as_deref(), Some("58000"));
+    assert_eq!((shown.config_source, shown.read_only), (2, false));
+    assert_eq!(alter(&mut client, 4, "1", &[(relogin, 1, "")]).await, 0);
+    let all = describe(&mut client, 4, "1").await;
+    let shown = all.iter().find(|one| one.name == *relogin).expect("known");
+    assert_eq!(
+        (shown.value.as_deref(), shown.config_source),
+        (Some("60000"), 5)
+    );
 }

@@ -6,7 +6,8 @@ use std::fmt;
 use tidemill_cluster::image::Configs;
 use tidemill_wire::ErrorCode;
 
-use super::def::{ConfigDef, Role, broker_def, nearest, topic_def};
+use super::def::{ConfigDef, broker_def, nearest, topic_def};
+use super::dynamic::Scope;
 use super::error::ConfigError;
 use super::settings::View;
 use super::topic::{in_force, inherited};
@@ -195,12 +196,13 @@ pub fn alter_topic(
     Ok(stored)
 }
 
-/// The dynamic configuration of a broker, or of all brokers, after these changes.
+/// The dynamic configuration of a broker (`Scope::One`), or of all brokers, after these changes.
 ///
 /// # Errors
 /// INVALID_REQUEST: an unknown key, one that cannot be changed while the broker runs, a bad
 /// value, a key twice, no value. INVALID_CONFIG: APPEND or SUBTRACT on what is no list.
 pub fn alter_broker(
+    resource: Scope,
     current: &Configs,
     changes: &[Alteration<'_>],
     view: &View<'_>,
@@ -212,7 +214,7 @@ pub fn alter_broker(
             stored.remove(change.name);
             continue;
         }
-        let def = live(change.name)?;
+        let def = live(change.name, resource)?;
         if change.op == AlterOp::Delete {
             stored.remove(change.name);
             continue;
@@ -241,11 +243,12 @@ pub fn alter_broker(
 /// # Errors
 /// As [`alter_broker`].
 pub fn replace_broker<'a>(
+    resource: Scope,
     configs: impl IntoIterator<Item = (&'a str, Option<&'a str>)>,
 ) -> Result<Configs, AlterError> {
     let mut stored = Configs::new();
     for (name, value) in configs {
-        let def = live(name)?;
+        let def = live(name, resource)?;
         let value = value.ok_or_else(|| bad_request(format!("`{name}` has no value")))?;
         if stored
             .insert(def.name.to_owned(), live_value(def, value)?)
@@ -275,12 +278,15 @@ fn known_topic(name: &str) -> Result<&'static ConfigDef, AlterError> {
     topic_def(name).ok_or_else(|| ConfigError::unknown(name, nearest(name, false)).into())
 }
 
-fn live(name: &str) -> Result<&'static ConfigDef, AlterError> {
+fn live(name: &str, resource: Scope) -> Result<&'static ConfigDef, AlterError> {
     let def = broker_def(name)
         .ok_or_else(|| bad_request(ConfigError::unknown(name, nearest(name, true)).to_string()))?;
-    match def.role {
-        Role::Live => Ok(def),
-        _ => Err(bad_request(format!(
+    match def.scope() {
+        Some(scope) if scope >= resource => Ok(def),
+        Some(_) => Err(bad_request(format!(
+            "`{name}` can be changed for one broker, named by its id, but not for all"
+        ))),
+        None => Err(bad_request(format!(
             "`{name}` cannot be changed while the broker runs"
         ))),
     }

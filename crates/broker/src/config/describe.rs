@@ -154,7 +154,7 @@ fn broker_config(def: &'static ConfigDef, view: &View<'_>) -> DescribedConfig {
         .find(|synonym| synonym.name == def.name)
         .map_or(ConfigSource::Default, |synonym| synonym.source);
     let value = view.text(def).map(str::to_owned);
-    described(def, value, source, synonyms, def.role != Role::Live)
+    described(def, value, source, synonyms, def.scope().is_none())
 }
 
 fn is_unit_of(name: &str, other: &str) -> bool {

@@ -1,4 +1,5 @@
-//! Kafka 4.4's broker settings without meaning here: accepted, named once, shown read-only.
+//! Kafka 4.4's broker settings without meaning here: accepted, named once, shown; which of them can
+//! be changed while the broker runs says [`super::dynamic`].
 //!
 //! Names, types and defaults are those of its own definitions, internal ones included.
 

@@ -7,6 +7,7 @@ mod alter;
 mod broker;
 mod def;
 mod describe;
+mod dynamic;
 mod error;
 mod host;
 mod inert;
@@ -28,6 +29,7 @@ pub use describe::{
     ConfigSource, ConfigSynonym, DescribedConfig, describe_broker, describe_default_broker,
     describe_topic,
 };
+pub use dynamic::Scope;
 pub use error::ConfigError;
 pub use host::memory_bytes;
 pub use layers::{Entry, Layer, variable_of};

@@ -181,7 +181,7 @@ impl<'a> View<'a> {
     /// A usable dynamic value.
     pub(super) fn dynamic(&self, configs: &'a Configs, def: &ConfigDef) -> Option<&'a str> {
         let text = configs.get(def.name)?;
-        (def.role == Role::Live && def.parse(text).is_ok()).then_some(text.as_str())
+        (def.scope().is_some() && def.parse(text).is_ok()).then_some(text.as_str())
     }
 }
 

@@ -1,8 +1,8 @@
 //! Creating, altering and replacing configurations.
 
 use tidemill_broker::config::{
-    AlterError, AlterOp, Alteration, Settings, alter_broker, alter_topic, new_topic,
-    replace_broker, replace_topic,
+    AlterError, AlterOp, Alteration, Scope, Settings, alter_broker, alter_topic, broker_def,
+    new_topic, replace_broker, replace_topic,
 };
 use tidemill_wire::ErrorCode;
 
@@ -195,14 +195,18 @@ fn operations_have_kafkas_codes() {
 #[test]
 fn brokers_take_live_settings_only() {
     let none = Configs::new();
-    let broker = |changes: &[Alteration<'_>]| with_view(|view| alter_broker(&none, changes, view));
+    let broker = |changes: &[Alteration<'_>]| {
+        with_view(|view| alter_broker(Scope::Any, &none, changes, view))
+    };
     let set = |name, value| change(name, AlterOp::Set, Some(value));
     let stored = broker(&[set("message.max.bytes", " 2000 ")]).expect("live");
     assert_eq!(stored, configs(&[("message.max.bytes", "2000")]));
     for (name, value) in [
         ("listeners", "127.0.0.1:1"),
         ("node.id", "3"),
-        ("num.io.threads", "3"),
+        ("broker.heartbeat.interval.ms", "3"),
+        ("num.io.threads", "x"),
+        ("sasl.kerberos.min.time.before.relogin", "3"),
         ("message.maxbytes", "3"),
         ("message.max.bytes", "x"),
         ("log.cleanup.policy", "compact"),
@@ -212,12 +216,45 @@ fn brokers_take_live_settings_only() {
         assert!(error.message.contains(name), "{error}");
     }
     let delete = [change("message.max.bytes", AlterOp::Delete, None)];
-    let gone = with_view(|view| alter_broker(&stored, &delete, view));
+    let gone = with_view(|view| alter_broker(Scope::Any, &stored, &delete, view));
     assert_eq!(gone, Ok(Configs::new()));
     assert_eq!(
-        replace_broker([("message.max.bytes", Some("9"))]),
+        replace_broker(Scope::Any, [("message.max.bytes", Some("9"))]),
         Ok(configs(&[("message.max.bytes", "9")]))
     );
-    let error = replace_broker([("message.max.bytes", None)]).expect_err("null");
+    let error = replace_broker(Scope::Any, [("message.max.bytes", None)]).expect_err("null");
+    assert_eq!(error.code, ErrorCode::INVALID_REQUEST);
+}
+
+/// A setting without meaning is altered as in Kafka: for one broker, or for all, and kept.
+#[test]
+fn settings_without_meaning_are_taken_where_kafka_takes_them() {
+    let set = |scope, name| {
+        let value = match name {
+            "listeners" => "127.0.0.1:1",
+            "log.cleanup.policy" => "delete",
+            _ => broker_def(name).and_then(|def| def.default).unwrap_or("1"),
+        };
+        let change = [change(name, AlterOp::Set, Some(value))];
+        with_view(|view| alter_broker(scope, &Configs::new(), &change, view).is_ok())
+    };
+    let rows = include_str!("kafka44-dynamic.txt").lines();
+    for row in rows.filter(|row| !row.starts_with('#')) {
+        let (name, scope) = row.split_once(' ').expect("name and scope");
+        // What is taken at start here; and secrets without use are not stored.
+        let ours = match name {
+            "listeners" | "listener.security.protocol.map" | "max.connections" => "listener",
+            "producer.id.expiration.ms" | "sasl.jaas.config" => "listener",
+            _ => scope,
+        };
+        let taken = (set(Scope::One, name), set(Scope::Any, name));
+        let wanted = (ours != "listener", ours == "any");
+        assert_eq!(taken, wanted, "{row}");
+    }
+    let error = with_view(|view| {
+        let change = [change("nonsense", AlterOp::Set, Some("1"))];
+        alter_broker(Scope::One, &Configs::new(), &change, view)
+    });
+    let error = error.expect_err("known to nobody");
     assert_eq!(error.code, ErrorCode::INVALID_REQUEST);
 }
