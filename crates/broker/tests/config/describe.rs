@@ -127,7 +127,10 @@ fn a_broker_shows_what_is_set_where() {
         (threads.value.as_deref(), threads.source.code()),
         (Some("5"), 4)
     );
-    assert!(!threads.read_only, "without effect, but Kafka lets it be changed");
+    assert!(
+        !threads.read_only,
+        "without effect, but Kafka lets it be changed"
+    );
     assert!(find(&shown, "broker.heartbeat.interval.ms").read_only);
 
     let secret = find(&shown, "ssl.key.password");
