@@ -5,6 +5,8 @@ mod common;
 use std::time::Duration;
 
 use common::{Client, batch, fetch_request, produce_request, start, values};
+use tidemill_broker::config::BrokerConfig;
+use tidemill_runtime::Runtime;
 use tidemill_wire::{
     ErrorCode,
     ids::TopicId,
@@ -377,4 +379,52 @@ async fn k12_a_partition_that_has_filled_its_maximum_is_answered_at_once() {
     let response = client.call(11, &request).await;
     assert!(h.runtime.clock.monotonic() - began < Duration::from_millis(10));
     assert_eq!(values(parts(&response)[0]).len(), 2);
+}
+
+/// Kafka's rule: a session goes if it was unused for two minutes, or if it is smaller than the one
+/// that wants its place; who finds no place is served without session.
+#[tokio::test(start_paused = true)]
+async fn k13_a_full_session_cache_evicts_the_stale_and_the_small() {
+    let mut config = BrokerConfig::default();
+    config.fetch_sessions_max = 2;
+    let h = common::start_with(Runtime::simulated(1, common::NOW_MS), config).await;
+    h.topic("t", 4).await;
+    let mut client = h.connect();
+    let mut open = async |partitions: i32| {
+        let parts: Vec<_> = (0..partitions).map(|index| (index, 0)).collect();
+        let request = FetchRequest {
+            max_wait_ms: 0,
+            session_epoch: 0,
+            ..fetch_request("t", &parts)
+        };
+        client.call(11, &request).await.session_id
+    };
+    let (one, two) = (open(2).await, open(3).await);
+    assert!(one != 0 && two != 0 && one != two);
+    assert_eq!(open(2).await, 0, "no smaller and no stale one to go");
+    let large = open(4).await;
+    assert_ne!(large, 0, "the smallest gave way");
+    let mut other = h.connect();
+    let mut ask = async |id: i32, epoch: i32| {
+        let request = FetchRequest {
+            max_wait_ms: 0,
+            session_id: id,
+            session_epoch: epoch,
+            ..fetch_request("t", &[])
+        };
+        let response = other.call(11, &request).await;
+        (response.error_code, response.session_id)
+    };
+    assert_eq!(ask(one, 1).await.0, ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
+    assert_eq!(ask(two, 1).await, (ErrorCode::NONE, two));
+    h.sleep(Duration::from_secs(100)).await;
+    assert_eq!(ask(large, 1).await, (ErrorCode::NONE, large));
+    h.sleep(Duration::from_secs(30)).await;
+    let new = open(1).await;
+    assert_ne!(
+        new, 0,
+        "the one unused for 130 s gave way, though it is larger"
+    );
+    assert_eq!(ask(two, 2).await.0, ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
+    assert_eq!(ask(large, 2).await, (ErrorCode::NONE, large));
 }

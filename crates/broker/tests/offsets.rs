@@ -74,6 +74,56 @@ async fn k60_k81_delete_records() {
     assert_eq!(client.fetch("t", 0, 3).await.log_start_offset, 3);
 }
 
+async fn delete_to(client: &mut Client, offset: i64) -> (ErrorCode, i64) {
+    let request = DeleteRecordsRequest {
+        topics: vec![DeleteRecordsTopic {
+            name: text("t"),
+            partitions: vec![DeleteRecordsPartition {
+                partition_index: 0,
+                offset,
+            }],
+        }],
+        timeout_ms: 30_000,
+    };
+    let response = client.call(2, &request).await;
+    let part = &response.topics[0].partitions[0];
+    (part.error_code, part.low_watermark)
+}
+
+/// Twenty at once, in any order: each succeeds with a start at or beyond what it asked for, and
+/// what anybody has seen is never taken back.
+#[tokio::test(start_paused = true)]
+async fn k81_parallel_deletions_never_move_the_start_back() {
+    let h = start().await;
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    for _ in 0..20 {
+        client.produce("t", 0, batch(&["a", "b"])).await;
+    }
+    let offsets = (0..20).map(|n| (n * 7) % 40);
+    let mut clients: Vec<(Client, i64)> = offsets.map(|offset| (h.connect(), offset)).collect();
+    let watch = async {
+        let (mut client, mut seen) = (h.connect(), 0);
+        for _ in 0..200 {
+            let start = client.fetch("t", 0, 40).await.log_start_offset;
+            assert!(start >= seen, "{start} after {seen}");
+            seen = start;
+            h.sleep(std::time::Duration::from_micros(10)).await;
+        }
+    };
+    let delete = async |(client, offset): &mut (Client, i64)| {
+        let (code, start) = delete_to(client, *offset).await;
+        assert_eq!(code, ErrorCode::NONE);
+        assert!(start >= *offset, "{start} for {offset}");
+        start
+    };
+    let deleting = futures_util::future::join_all(clients.iter_mut().map(delete));
+    let (starts, ()) = futures_util::join!(deleting, watch);
+    let furthest = (0..20).map(|n| (n * 7) % 40).max();
+    assert_eq!(starts.iter().max().copied(), furthest);
+    assert_eq!(client.fetch("t", 0, 40).await.log_start_offset, 39);
+}
+
 #[tokio::test(start_paused = true)]
 async fn k16_k17_k18_list_offsets() {
     let h = start().await;

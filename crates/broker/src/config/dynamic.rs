@@ -78,8 +78,8 @@ const ANY: &[&str] = &[
     "unclean.leader.election.enable",
 ];
 
-/// Kafka takes a change of these for one broker only. `sasl.jaas.config` is one too: a secret that is
-/// of no use is not put into the bucket.
+/// Kafka takes a change of these for one broker only. `sasl.jaas.config` is one too: a secret that
+/// is of no use is not put into the bucket.
 #[rustfmt::skip]
 const ONE: &[&str] = &[
     "cordoned.log.dirs",

@@ -7,6 +7,7 @@
 )]
 
 mod bucket;
+mod corrupt;
 mod fsck;
 mod harness;
 mod hostile;

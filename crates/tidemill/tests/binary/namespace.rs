@@ -6,7 +6,12 @@ use std::{
     time::Duration,
 };
 
+use tidemill_client::{Client, Options};
+use tidemill_runtime::Runtime as Clock;
+use tidemill_wire::ErrorCode;
+
 use crate::harness::{Ended, SOON, Setup, eventually, records, run};
+use crate::outage::{heartbeat, join};
 
 /// True if private mounts are possible.
 fn may_mount() -> bool {
@@ -66,6 +71,14 @@ fn a_full_disk_stops_produce_alone_and_ends_with_space() {
     let mut broker = setup.start();
     let first = records(10, "before");
     broker.produce("tides", &first);
+    let threads = tokio::runtime::Runtime::new().expect("threads can be started");
+    let client = Client::open(&broker.address, Options::default(), Clock::system());
+    let client = threads.block_on(client).expect("it serves");
+    let joined = threads.block_on(join(&client));
+    let beat = || {
+        let beaten = threads.block_on(client.call(&heartbeat(&joined)));
+        assert_eq!(beaten.expect("an answer").error_code, ErrorCode::NONE);
+    };
     // More than fits: 12 MiB in records of 8 KiB.
     let large: Vec<String> = (0..1536).map(|n| format!("{n:08192}")).collect();
     let mut produce = broker.cli(&["produce", "tides"]);
@@ -78,13 +91,18 @@ fn a_full_disk_stops_produce_alone_and_ends_with_space() {
     produce.stdin(std::fs::File::open(&input).expect("it is there"));
     let mut produce = produce.spawn().expect("the binary runs");
     eventually("the disk is full", SOON, || {
+        beat();
         let free = inside(
             broker.pid(),
             &format!("df -k --output=avail {shown} | tail -1"),
         );
         free.out.trim().parse::<u64>().is_ok_and(|kib| kib < 1024)
     });
-    std::thread::sleep(Duration::from_secs(2));
+    // Longer than the member's session: it beats on, and nobody forgets it.
+    for _ in 0..16 {
+        std::thread::sleep(Duration::from_millis(500));
+        beat();
+    }
     assert!(
         broker.status().is_none(),
         "a full disk does not end the broker\n{}",
@@ -102,6 +120,7 @@ fn a_full_disk_stops_produce_alone_and_ends_with_space() {
         broker.err()
     );
     inside(broker.pid(), &format!("rm {shown}/filler"));
+    beat();
     let waited = produce.wait().expect("the producer ends");
     let after = records(10, "after");
     broker.produce("tides", &after);

@@ -107,12 +107,7 @@ impl Clients {
     }
 
     async fn beat(&self) -> Option<ErrorCode> {
-        let request = HeartbeatRequest {
-            group_id: text("g"),
-            generation_id: self.joined.generation_id,
-            member_id: self.joined.member_id.clone(),
-            ..HeartbeatRequest::default()
-        };
+        let request = heartbeat(&self.joined);
         let answer = self.prompt(&self.member, i16::MAX, &request).await;
         answer.map(|answer| answer.error_code)
     }
@@ -145,7 +140,8 @@ fn bytes_of(answer: &FetchResponse) -> usize {
     bytes.sum()
 }
 
-async fn join(client: &Client) -> JoinGroupResponse {
+/// Forms a group of one, with a session of six seconds.
+pub async fn join(client: &Client) -> JoinGroupResponse {
     let find = FindCoordinatorRequest {
         coordinator_keys: vec![text("g")],
         ..FindCoordinatorRequest::default()
@@ -180,6 +176,16 @@ async fn join(client: &Client) -> JoinGroupResponse {
     let synced = client.call(&sync).await.expect("an answer");
     assert_eq!(synced.error_code, ErrorCode::NONE);
     joined
+}
+
+/// A sign of life of that group's member.
+pub fn heartbeat(joined: &JoinGroupResponse) -> HeartbeatRequest {
+    HeartbeatRequest {
+        group_id: text("g"),
+        generation_id: joined.generation_id,
+        member_id: joined.member_id.clone(),
+        ..HeartbeatRequest::default()
+    }
 }
 
 fn produce_request(value: &str, timeout_ms: i32) -> ProduceRequest {
@@ -342,12 +348,7 @@ fn refused_reads_silence_the_broker_until_it_knows_again_that_it_leads() {
         .server
         .script(S3Rule::all(S3Action::Status(503, "SlowDown")));
     let began = Instant::now();
-    let beat = HeartbeatRequest {
-        group_id: text("g"),
-        generation_id: clients.joined.generation_id,
-        member_id: clients.joined.member_id.clone(),
-        ..HeartbeatRequest::default()
-    };
+    let beat = heartbeat(&clients.joined);
     let (beating,) = bucket.threads.block_on(async {
         let cached = clients.without_session(0).await.expect("a prompt answer");
         assert!(

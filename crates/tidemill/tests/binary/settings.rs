@@ -2,6 +2,15 @@
 
 use std::process::Command;
 
+use tidemill_client::{Client, Options};
+use tidemill_runtime::Runtime;
+use tidemill_wire::{
+    Str,
+    messages::{
+        describe_cluster::DescribeClusterRequest, find_coordinator::FindCoordinatorRequest,
+    },
+};
+
 use crate::harness::{Setup, command, run};
 
 /// Exit code 2 and all of `names` on standard error, nothing created.
@@ -110,4 +119,55 @@ fn flag_over_variable_over_file() {
         "{}",
         ended.out
     );
+}
+
+/// K93: clients could not come back to a wildcard, so it is refused before anything is done, and
+/// the words say what is missing.
+#[test]
+fn k93_a_wildcard_needs_an_address_for_clients() {
+    for address in ["0.0.0.0:0", "[::]:0", ":0"] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut serve = command(dir.path());
+        serve.args(["serve", "--listen", address]);
+        refused(serve, dir.path(), &["advertised.listeners"]);
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut serve = command(dir.path());
+    let set = "advertised.listeners=PLAINTEXT://0.0.0.0:9092";
+    serve.args(["serve", "--listen", "0.0.0.0:0", "--set", set]);
+    refused(serve, dir.path(), &["advertised.listeners"]);
+}
+
+/// And with one, that is what every client is told.
+#[test]
+fn k93_the_advertised_address_is_what_clients_are_told() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut broker = Setup::new(dir.path())
+        .set("advertised.listeners=PLAINTEXT://tides.example:19092")
+        .start();
+    let listening = broker.out();
+    let (_, listening) = listening
+        .split_once("(listening on ")
+        .expect("it says where it listens");
+    broker.address = listening.split(')').next().expect("an address").to_owned();
+    let threads = tokio::runtime::Runtime::new().expect("threads can be started");
+    threads.block_on(async {
+        let client = Client::open(&broker.address, Options::default(), Runtime::system());
+        let client = client.await.expect("it serves");
+        let wanted = ("tides.example", 19092);
+        let metadata = client.metadata(None).await.expect("an answer");
+        let told = &metadata.brokers[0];
+        assert_eq!((&*told.host, told.port), wanted);
+        let request = FindCoordinatorRequest {
+            coordinator_keys: vec![Str::from("g".to_owned())],
+            ..FindCoordinatorRequest::default()
+        };
+        let found = client.call(&request).await.expect("an answer");
+        let told = &found.coordinators[0];
+        assert_eq!((&*told.host, told.port), wanted);
+        let request = DescribeClusterRequest::default();
+        let cluster = client.call(&request).await.expect("an answer");
+        let told = &cluster.brokers[0];
+        assert_eq!((&*told.host, told.port), wanted);
+    });
 }
