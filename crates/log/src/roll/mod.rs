@@ -5,8 +5,8 @@
 //! checkpoint of this writer that lets it go has passed the look (R11), and then only after a
 //! grace.
 //!
-//! A WAL object filled by one partition could be adopted by a server-side copy or hard link instead
-//! of being written again; the formats allow it, no code does it yet.
+//! A WAL object filled by one partition is not adopted by a server-side copy or hard link: it is so
+//! small that merges would write it again, see ARCHITECTURE.md.
 
 mod build;
 mod change;

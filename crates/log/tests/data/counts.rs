@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tidemill_log::{
     Entry, Latency, LogLimits,
+    ckpt::FULL_EVERY,
     recover::Recovered,
     roll::{Roll, SoleLeader},
 };
@@ -54,6 +55,34 @@ fn ten_thousand_partitions_with_a_trickle_cost_at_most_four_puts_a_round() {
         let before = world.store.counters();
         assert!(!rig.roller.round().await.unwrap().published);
         assert_eq!(world.store.counters(), before, "nothing new costs nothing");
+    });
+}
+
+#[test]
+fn full_snapshots_and_shared_manifests_keep_a_round_within_four_puts() {
+    const PARTITIONS: i32 = 200;
+    const ROUNDS: u64 = 2 * FULL_EVERY + 2;
+    simulate(7, |world| async move {
+        let mut limits = LogLimits::bucket();
+        limits.roll.recent_max = 4;
+        let mut rig = world.open(WRITER, limits, Recovered::default()).await;
+        (0..PARTITIONS).for_each(|index| rig.lead(index));
+        let (mut full, mut with_manifests) = (0, 0);
+        for round in 0..ROUNDS {
+            // Every other partition is quiet now and then: a full one holds it all the same.
+            trickle(&rig, PARTITIONS - (round % 2) as i32 * PARTITIONS / 2).await;
+            let before = world.store.counters();
+            assert!(rig.roller.round().await.unwrap().published);
+            let after = world.store.counters();
+            let puts = after.puts - before.puts;
+            assert!((2..=4).contains(&puts), "round {round}: {puts} PUTs");
+            with_manifests += u64::from(puts > 2);
+            // Only a full one trims, which lists once more than the look.
+            full += u64::from(after.lists - before.lists > 1);
+        }
+        assert_eq!(full, 3, "the first, and one every {FULL_EVERY}");
+        assert!(with_manifests > 2);
+        rig.check_chain(&world.store).await;
     });
 }
 
