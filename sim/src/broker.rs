@@ -83,12 +83,27 @@ impl Broker {
     }
 }
 
+/// Kinds of bad days are below this: a good one, worse and worse ones, and one without surprises
+/// but with many errors.
+pub const HARSHNESS_END: u64 = HARSHEST + 1;
+const HARSHEST: u64 = 4;
+
 /// Faults that a correct store may show. Late writes stay within minutes, so that a run ends.
 pub fn plan(harshness: u64) -> FaultPlan {
     let seconds = Duration::from_secs;
     let plan = FaultPlan::none().delayed(Duration::from_millis(1), Duration::from_millis(60));
     if harshness == 0 {
         return plan;
+    }
+    if harshness == HARSHEST {
+        // Errors, lost answers and stalls, 5 % each.
+        return plan
+            .rate(Fault::Throttled, 0.025)
+            .rate(Fault::ErrorBefore, 0.025)
+            .rate(Fault::ErrorAfter, 0.03)
+            .rate(Fault::TimeoutAfter(seconds(15)), 0.01)
+            .rate(Fault::Late(seconds(2)), 0.01)
+            .rate(Fault::Stall(seconds(1)), 0.05);
     }
     #[expect(clippy::cast_precision_loss, reason = "a small number")]
     let scale = harshness as f64 / 2.0;

@@ -6,7 +6,7 @@ use tidemill_store::{Store, StoreOptions};
 
 use crate::{
     admin::administrate,
-    broker::LATE_MAX,
+    broker::{HARSHNESS_END, LATE_MAX},
     check::{Finding, judge},
     history::FinalPartition,
     nemesis::{bring_up, torment},
@@ -33,6 +33,8 @@ pub struct Outcome {
     pub acknowledged: usize,
     /// Broker incarnations.
     pub brokers: usize,
+    /// PUTs that were sent a second time while the first was under way.
+    pub hedges: u64,
 }
 
 /// Runs one seed on a runtime of its own.
@@ -52,7 +54,7 @@ pub fn run_seed(seed: u64) -> Outcome {
 async fn simulate(seed: u64) -> Outcome {
     let world = World::new(seed);
     let entropy = world.fork();
-    let harshness = entropy.below(4);
+    let harshness = entropy.below(HARSHNESS_END);
     bring_up(&world, harshness).await;
     let tasks = &world.runtime.tasks;
     let mut clients = vec![tasks.spawn("admin", administrate(Arc::clone(&world)))];
@@ -87,6 +89,7 @@ async fn simulate(seed: u64) -> Outcome {
         findings,
         acknowledged,
         brokers: world.broker_count(),
+        hedges: world.hedges(),
     }
 }
 

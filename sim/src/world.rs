@@ -136,6 +136,13 @@ impl World {
         self.state.lock().brokers.len()
     }
 
+    /// PUTs that brokers sent a second time.
+    pub fn hedges(&self) -> u64 {
+        let state = self.state.lock();
+        let sent = |broker: &Arc<Broker>| broker.started.log.store().put_hedges().sent;
+        state.brokers.iter().map(sent).sum()
+    }
+
     /// Topics that exist.
     pub fn topics(&self) -> Vec<KnownTopic> {
         self.state.lock().topics.clone()

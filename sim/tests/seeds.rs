@@ -29,19 +29,23 @@ fn seeds() {
     }
     let first = number("TIDEMILL_FIRST_SEED").unwrap_or(0);
     let count = number("TIDEMILL_SEEDS").unwrap_or(1_000);
-    let (mut failed, mut acknowledged, mut brokers) = (Vec::new(), 0, 0);
+    let (mut failed, mut acknowledged, mut brokers, mut hedges) = (Vec::new(), 0, 0, 0);
     for seed in first..first + count {
         let outcome = run_seed(seed);
         acknowledged += outcome.acknowledged;
         brokers += outcome.brokers;
+        hedges += outcome.hedges;
         if !outcome.findings.is_empty() {
             complain(&outcome);
             failed.push(seed);
         }
     }
-    println!("{count} seeds: {acknowledged} sends acknowledged by {brokers} brokers");
+    println!(
+        "{count} seeds: {acknowledged} sends acknowledged by {brokers} brokers, {hedges} hedges"
+    );
     assert!(failed.is_empty(), "failing seeds: {failed:?}");
     assert!(acknowledged as u64 > count * 10, "too little happened");
+    assert!(hedges > count, "too few twins");
 }
 
 #[test]

@@ -2,20 +2,31 @@
 
 mod common;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use common::{CLUSTER, faulty, runtime, store};
 use futures_util::future::join_all;
 use tidemill_cluster::seal::{SealError, SealOptions, Sealed, TornPolicy, seal};
 use tidemill_log::{
-    format::{checkpoint::ClosingCheckpoint, wal::WalDirectory},
+    format::{
+        checkpoint::{Checkpoint, ClosingCheckpoint},
+        wal::WalDirectory,
+    },
     keys::{ckpt_prefix, wal_prefix},
     types::WAL_SPAN,
 };
 use tidemill_store::{
-    Backend, CreateOutcome, Directory, DirectoryOptions, Envelope, LocalSync, NumberedLog,
-    ObjectKind, Payload, PutId, Store, StoreOptions,
+    Backend, CreateOutcome, Directory, DirectoryOptions, Envelope, LocalSync, Memory, NumberedLog,
+    ObjectKind, ObjectMeta, Payload, PutAnswer, PutId, Store, StoreError, StoreOptions,
     envelope::EnvelopeError,
     testing::{Fault, FaultPlan, FaultyBackend, Operation, Rule},
 };
@@ -383,4 +394,99 @@ async fn a_torn_object_of_a_directory_is_moved_to_lost_and_found() {
     let aside = std::fs::read_dir(dir.path().join("lost+found")).expect("it is there");
     assert_eq!(aside.count(), 1);
     assert!(!write(&store, 2, 2).await, "its number is closed");
+}
+
+/// A store whose listings have no order: `shown` listings of the WAL end at number 5.
+#[derive(Debug)]
+struct Unordered {
+    below: Arc<dyn Backend>,
+    shown: AtomicU64,
+}
+
+#[async_trait::async_trait]
+impl Backend for Unordered {
+    async fn put_if_absent(&self, key: &str, body: Payload) -> Result<PutAnswer, StoreError> {
+        self.below.put_if_absent(key, body).await
+    }
+
+    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
+        self.below.get(key).await
+    }
+
+    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+        self.below.get_range(key, range).await
+    }
+
+    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
+        self.below.head(key).await
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.below.delete(key).await
+    }
+
+    async fn list(
+        &self,
+        prefix: &str,
+        start_after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ObjectMeta>, StoreError> {
+        let mut page = self.below.list(prefix, start_after, limit).await?;
+        if prefix.contains("/wal/") && self.shown.load(Ordering::Relaxed) > 0 {
+            self.shown.fetch_sub(1, Ordering::Relaxed);
+            // What was written meanwhile was passed over.
+            page.retain(|meta| !meta.key.ends_with("300"));
+        }
+        Ok(page)
+    }
+
+    async fn copy_if_absent(&self, from: &str, to: &str) -> Result<PutAnswer, StoreError> {
+        self.below.copy_if_absent(from, to).await
+    }
+
+    fn is_local(&self) -> bool {
+        false
+    }
+
+    fn lists_at_once(&self) -> bool {
+        false
+    }
+
+    fn describe(&self) -> String {
+        "without order".to_owned()
+    }
+}
+
+/// The sealer has looked at a listing that had missed object 300, and trimmed is all in between.
+#[tokio::test(start_paused = true)]
+async fn where_listings_have_no_order_the_newest_checkpoint_is_the_witness() {
+    let runtime = runtime(1);
+    let below = Arc::new(Memory::new(runtime.clock.clone()));
+    let backend = Unordered {
+        below,
+        shown: AtomicU64::new(2),
+    };
+    let store = Store::new(Arc::new(backend), runtime, StoreOptions::default());
+    assert!(write(&store, 5, 5).await && write(&store, 300, 300).await);
+    let put_id = PutId([7; 16]);
+    let witness = Checkpoint {
+        number: 0,
+        follows: None,
+        full: true,
+        replay_from: 300,
+        decided_below: 300,
+        next_data_seq: 0,
+        taken_ms: 0,
+        cleanup: Vec::new(),
+        garbage: Vec::new(),
+        dropped: Vec::new(),
+        updates: Vec::new(),
+    };
+    let checkpoints = NumberedLog::new(store.clone(), ckpt_prefix(OLD));
+    let body = witness.encode(put_id, CLUSTER, OLD);
+    let created = checkpoints.create(0, body, put_id, None).await;
+    assert!(matches!(created, Ok(CreateOutcome::Ours)));
+    let outcome = sealed(&store).await;
+    assert_eq!(outcome.closed.last, Some(300));
+    assert!(!write(&store, 301, 301).await, "closed behind it");
 }

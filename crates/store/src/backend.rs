@@ -140,6 +140,13 @@ pub trait Backend: Debug + Send + Sync + 'static {
         Ok(false)
     }
 
+    /// True if what a listing shows from a key on stood there at one moment, as far as a page goes.
+    /// False where listings have no order (S3 Express): all pages are needed, and what is written
+    /// meanwhile may be missed while what is older is already gone.
+    fn lists_at_once(&self) -> bool {
+        true
+    }
+
     /// True if the store is a local directory or memory: requests cost no money and no round trip.
     fn is_local(&self) -> bool;
 

@@ -343,6 +343,12 @@ impl Store {
         self.shared.backend.is_local()
     }
 
+    /// As [`Backend::lists_at_once`].
+    #[must_use]
+    pub fn lists_at_once(&self) -> bool {
+        self.shared.backend.lists_at_once()
+    }
+
     /// A name for logs and errors; no secrets.
     #[must_use]
     pub fn describe(&self) -> String {
@@ -493,11 +499,17 @@ impl Store {
         prefix: &str,
         start_after: Option<&str>,
     ) -> Result<Vec<ObjectMeta>, StoreError> {
-        let mut all = self.list_page(prefix, start_after, LIST_PAGE).await?;
+        // Without order, each page costs as much as all of them.
+        let limit = if self.lists_at_once() {
+            LIST_PAGE
+        } else {
+            usize::MAX
+        };
+        let mut all = self.list_page(prefix, start_after, limit).await?;
         let mut page_len = all.len();
-        while page_len == LIST_PAGE {
+        while page_len == limit {
             let after = all.last().map(|meta| meta.key.clone());
-            let page = self.list_page(prefix, after.as_deref(), LIST_PAGE).await?;
+            let page = self.list_page(prefix, after.as_deref(), limit).await?;
             page_len = page.len();
             all.extend(page);
         }

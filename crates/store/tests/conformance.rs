@@ -75,6 +75,24 @@ async fn s3_in_process_behind_the_wrapper_of_faults() {
     suite::run(Arc::new(faulty), runtime).await;
 }
 
+/// A directory bucket (S3 Express One Zone): sessions, and listings without order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s3_express_in_process() {
+    const BUCKET: &str = "logs--use1-az4--x-s3";
+    let runtime = Runtime::system();
+    let options = S3Options {
+        buckets: vec![BUCKET.to_owned()],
+        ..S3Options::default()
+    };
+    let server = S3Server::start(options, runtime.clone())
+        .await
+        .expect("listens");
+    let backend = server.open_express(BUCKET, "p").expect("opens");
+    assert!(!backend.lists_at_once());
+    suite::run(Arc::new(backend), runtime).await;
+    assert_eq!(server.counts().sessions, 1, "a session serves for minutes");
+}
+
 /// Scripted Google: the server in process speaks as much of its XML interface as is needed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gcs_in_process() {

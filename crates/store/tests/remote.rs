@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use common::{id, joined, object};
 use tidemill_runtime::Runtime;
 use tidemill_store::{
-    Backend, CreateOutcome, OpenError, OpenOptions, PutAnswer, RootError, Store, StoreErrorKind,
-    StoreOptions, open, open_root,
+    Backend, CreateOutcome, HedgeOptions, OpenError, OpenOptions, PutAnswer, RootError, Store,
+    StoreErrorKind, StoreOptions, open, open_root,
     testing::{Fault, FaultPlan, FaultyBackend, Operation, S3Action, S3Options, S3Rule, S3Server},
 };
 
@@ -388,7 +388,6 @@ async fn settings_say_what_is_missing() {
         ("ftp://x", "`file:DIR`"),
         ("file:", "`file:DIR`"),
         ("/data", "`file:DIR`"),
-        ("s3://b--x-s3", "not supported yet"),
     ];
     for (url, wanted) in cases {
         let error = open(url, &OpenOptions::default(), runtime.clone())
@@ -397,6 +396,14 @@ async fn settings_say_what_is_missing() {
         assert!(matches!(error, OpenError::Settings { .. }));
         assert!(error.to_string().contains(wanted), "{url}: {error}");
     }
+    let mut express = OpenOptions::default();
+    for name in ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"] {
+        let value = "a".to_owned();
+        express.environment.insert(name.to_owned(), value);
+    }
+    let opened = open("s3://b--use1-az4--x-s3", &express, runtime.clone()).await;
+    let error = opened.expect_err("in no region");
+    assert!(error.to_string().contains("AWS_REGION"), "{error}");
     let mut options = OpenOptions::default();
     for (name, value) in [
         ("AWS_ACCESS_KEY_ID", "a"),
@@ -464,4 +471,34 @@ async fn one_creator_wins_each_number_behind_faults() {
         }
     }
     assert_eq!(winners, [1; 12]);
+}
+
+/// The connection that the first request hangs on is not waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hedge_goes_over_a_connection_of_its_own() {
+    let setup = setup().await;
+    let options = StoreOptions {
+        hedge: HedgeOptions {
+            unmeasured_delay: Duration::from_millis(50),
+            ..HedgeOptions::default()
+        },
+        ..StoreOptions::default()
+    };
+    let store = Store::new(setup.backend.clone(), setup.runtime.clone(), options);
+    let late = S3Action::SlowFirstByte(Duration::from_secs(20));
+    setup
+        .server
+        .script(S3Rule::new(Operation::Put, "hung", late).times(1));
+    // A pool that has one idle connection only.
+    let warm = store.create("warm", object(id(1), b"x"), id(1), None).await;
+    assert!(matches!(warm, Ok(CreateOutcome::Ours)));
+    let within = Duration::from_secs(10);
+    let created = store.create("hung", object(id(2), b"x"), id(2), None);
+    let created = setup.runtime.clock.timeout(within, created).await;
+    assert!(
+        matches!(created, Ok(Ok(CreateOutcome::Ours))),
+        "{created:?}"
+    );
+    assert_eq!(store.put_hedges().sent, 1);
+    assert_eq!(setup.server.counts().puts, 3);
 }

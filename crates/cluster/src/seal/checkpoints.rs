@@ -1,7 +1,7 @@
 //! Closing the checkpoint log.
 
 use bytes::Bytes;
-use tidemill_log::format::checkpoint::{CheckpointId, ClosingCheckpoint};
+use tidemill_log::format::checkpoint::{Checkpoint, CheckpointId, ClosingCheckpoint};
 use tidemill_store::{CreateOutcome, Envelope, ObjectKind, envelope::EnvelopeError};
 
 use super::{SealError, Sealer, wal::Landed};
@@ -34,6 +34,20 @@ impl Sealer<'_> {
             let newest = read_decoded(&self.checkpoints, number, |b| decode(number, b)).await?;
             if let Some(newest) = newest {
                 return newest.map_err(|error| Self::object(self.checkpoints.key(number), error));
+            }
+        }
+    }
+
+    /// The `replay_from` of the newest checkpoint; 0 if there is none, or a closing one.
+    pub(super) async fn newest_replay_from(&self) -> Result<u64, SealError> {
+        loop {
+            let Newest::Checkpoint(CheckpointId { number, .. }) = self.newest().await? else {
+                return Ok(0);
+            };
+            let decode = |bytes: &Bytes| Checkpoint::decode(bytes).map(|found| found.0.replay_from);
+            // As above.
+            if let Some(found) = read_decoded(&self.checkpoints, number, decode).await? {
+                return found.map_err(|error| Self::object(self.checkpoints.key(number), error));
             }
         }
     }

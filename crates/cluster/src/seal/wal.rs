@@ -211,9 +211,16 @@ impl Sealer<'_> {
         let above =
             above.filter(|n| landed.last.is_none_or(|last| *n > last) && !closed.contains(n));
         let found = self.find_all(above.collect()).await?;
-        Ok(found
+        let closed = found
             .iter()
-            .all(|(_, found)| matches!(found, Found::Marker)))
+            .all(|(_, found)| matches!(found, Found::Marker));
+        if !closed || self.options.store.lists_at_once() {
+            return Ok(closed);
+        }
+        // Pages without order may have missed what the writer did meanwhile. The first number that
+        // we closed was then trimmed, so a checkpoint holds it.
+        let first_closed = landed.last.map_or(0, |last| last + 1);
+        Ok(self.newest_replay_from().await? <= first_closed)
     }
 }
 

@@ -25,6 +25,8 @@ use crate::{
 };
 
 pub(crate) use settings::open;
+#[cfg(feature = "testing")]
+pub(crate) use settings::open_routed;
 
 /// Keys in one request of a listing; the most that S3 gives.
 const PAGE: usize = 1_000;
@@ -43,6 +45,8 @@ pub struct Remote {
     name: String,
     /// The store itself copies unless the target exists.
     copies: bool,
+    /// Listings come in the order of keys, and may start after one.
+    is_ordered: bool,
 }
 
 impl fmt::Debug for Remote {
@@ -165,13 +169,20 @@ impl Backend for Remote {
     ) -> Result<Vec<ObjectMeta>, StoreError> {
         let full = format!("{}{prefix}", self.root);
         let full = Some(full.as_str()).filter(|full| !full.is_empty());
+        let offset = start_after.filter(|_| self.is_ordered);
         let mut options = PaginatedListOptions {
-            offset: start_after.map(|after| format!("{}{after}", self.root)),
+            offset: offset.map(|after| format!("{}{after}", self.root)),
             ..PaginatedListOptions::default()
         };
         let mut all = Vec::new();
-        while all.len() < limit {
-            options.max_keys = Some((limit - all.len()).min(PAGE));
+        // Without order, the first ones are known once all are.
+        while all.len() < limit || !self.is_ordered {
+            let wanted = limit.saturating_sub(all.len());
+            options.max_keys = Some(if self.is_ordered {
+                wanted.min(PAGE)
+            } else {
+                PAGE
+            });
             let request = self.bucket.list_paginated(full, clone(&options));
             let (result, seen) = noted(request).await;
             let page = result.map_err(|error| answer::read_error("list", prefix, error, &seen))?;
@@ -184,6 +195,9 @@ impl Backend for Remote {
                 Some(token) => options.page_token = Some(token),
                 None => break,
             }
+        }
+        if !self.is_ordered {
+            all.sort_unstable_by(|one, other| one.key.cmp(&other.key));
         }
         all.truncate(limit);
         Ok(all)
@@ -208,6 +222,10 @@ impl Backend for Remote {
 
     fn is_local(&self) -> bool {
         false
+    }
+
+    fn lists_at_once(&self) -> bool {
+        self.is_ordered
     }
 
     fn describe(&self) -> String {

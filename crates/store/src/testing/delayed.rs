@@ -123,6 +123,10 @@ impl Backend for DelayedBackend {
         false
     }
 
+    fn lists_at_once(&self) -> bool {
+        self.below.lists_at_once()
+    }
+
     fn describe(&self) -> String {
         format!("{} with delays", self.below.describe())
     }

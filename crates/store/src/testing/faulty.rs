@@ -493,6 +493,10 @@ impl Backend for FaultyBackend {
         self.0.below.is_local()
     }
 
+    fn lists_at_once(&self) -> bool {
+        self.0.below.lists_at_once()
+    }
+
     fn describe(&self) -> String {
         format!("{} with faults", self.0.below.describe())
     }

@@ -6,6 +6,7 @@
 
 mod answer;
 mod date;
+mod express;
 mod script;
 
 use std::{
@@ -24,7 +25,10 @@ use parking_lot::Mutex;
 use tidemill_runtime::Runtime;
 use tokio::{net::TcpListener, sync::watch};
 
-use crate::backends::Memory;
+use crate::{
+    backends::{Memory, Remote, remote},
+    open::OpenError,
+};
 
 pub use script::{S3Action, S3Latency, S3Request, S3Rule};
 
@@ -59,6 +63,8 @@ pub struct S3Counts {
     pub deletes: u64,
     /// LIST requests.
     pub lists: u64,
+    /// Sessions created, of directory buckets.
+    pub sessions: u64,
     /// Bytes of bodies received.
     pub bytes_up: u64,
     /// Bytes of bodies sent.
@@ -72,6 +78,7 @@ pub(crate) struct Counters {
     pub(crate) heads: AtomicU64,
     pub(crate) deletes: AtomicU64,
     pub(crate) lists: AtomicU64,
+    pub(crate) sessions: AtomicU64,
     pub(crate) bytes_up: AtomicU64,
     pub(crate) bytes_down: AtomicU64,
 }
@@ -165,6 +172,21 @@ impl S3Server {
             .collect()
     }
 
+    /// Opens a directory bucket (S3 Express One Zone) of this server: requests to its zonal
+    /// endpoint come here instead.
+    ///
+    /// # Errors
+    /// As [`open`](crate::open()).
+    pub fn open_express(&self, bucket: &str, prefix: &str) -> Result<Remote, OpenError> {
+        let mut environment = self.environment();
+        environment.remove("AWS_ENDPOINT_URL");
+        remote::open_routed(
+            &format!("s3://{bucket}/{prefix}"),
+            &environment,
+            self.address,
+        )
+    }
+
     /// The environment of a client that speaks Google's XML interface, which the server knows well
     /// enough for the operations of [`Backend`](crate::Backend).
     #[must_use]
@@ -211,6 +233,7 @@ impl S3Server {
             heads: read(&counters.heads),
             deletes: read(&counters.deletes),
             lists: read(&counters.lists),
+            sessions: read(&counters.sessions),
             bytes_up: read(&counters.bytes_up),
             bytes_down: read(&counters.bytes_down),
         }

@@ -3,11 +3,11 @@
 //! `object_store` hides status and error code. Every request of ours runs in the scope of a
 //! task-local note, which the connector fills in; requests of other tasks have notes of their own.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode, header};
+use http::{HeaderMap, Method, StatusCode, Uri, header, uri::PathAndQuery};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector as TlsConnector, HttpsConnectorBuilder};
@@ -69,8 +69,15 @@ fn note(change: impl FnOnce(&mut Seen)) {
 }
 
 /// Connections over plain TCP or TLS (ring, Mozilla's roots).
+///
+/// HTTP/1.1 without pipelining: a connection with a request under way is not used for another one,
+/// so a hedge always goes over a connection of its own.
 #[derive(Clone, Debug)]
-pub(super) struct Connector(Client<TlsConnector<TcpConnector>, HttpRequestBody>);
+pub(super) struct Connector {
+    client: Client<TlsConnector<TcpConnector>, HttpRequestBody>,
+    /// Where all requests go instead, for tests: an address, and the bucket its paths start with.
+    route: Option<(SocketAddr, String)>,
+}
 
 impl Connector {
     /// A connector with its own pool of connections.
@@ -92,7 +99,26 @@ impl Connector {
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(MAX_IDLE)
             .build(tls);
-        Ok(Self(client))
+        Ok(Self {
+            client,
+            route: None,
+        })
+    }
+
+    /// Sends requests of a bucket's own host name to `address` instead.
+    #[cfg(feature = "testing")]
+    pub(super) fn routed(self, address: SocketAddr, bucket: &str) -> Self {
+        Self {
+            route: Some((address, bucket.to_owned())),
+            ..self
+        }
+    }
+
+    /// The URI that a request is sent to.
+    fn target(&self, uri: &Uri) -> Option<Uri> {
+        let (address, bucket) = self.route.as_ref()?;
+        let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+        format!("http://{address}/{bucket}{path}").parse().ok()
     }
 }
 
@@ -108,7 +134,10 @@ fn body_error(error: Box<dyn std::error::Error + Send + Sync>) -> HttpError {
 
 #[async_trait]
 impl HttpService for Connector {
-    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+    async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        if let Some(target) = self.target(request.uri()) {
+            *request.uri_mut() = target;
+        }
         note(|seen| {
             *seen = Seen {
                 sent: true,
@@ -118,7 +147,7 @@ impl HttpService for Connector {
         let is_get = request.method() == Method::GET;
         let is_head = request.method() == Method::HEAD;
         let has_query = request.uri().query().is_some();
-        let answer = self.0.request(request).await;
+        let answer = self.client.request(request).await;
         let response = answer.map_err(|error| {
             if error.is_connect() {
                 note(|seen| seen.sent = false);

@@ -29,6 +29,33 @@ pub(crate) fn open(
     url: &str,
     environment: &BTreeMap<String, String>,
 ) -> Option<Result<Remote, OpenError>> {
+    let connector = match Connector::new() {
+        Ok(connector) => connector,
+        Err(what) => return Some(Err(OpenError::Failed { what })),
+    };
+    open_over(url, environment, &connector)
+}
+
+/// The same for a server of tests that stands in for the bucket's own host name.
+#[cfg(feature = "testing")]
+pub(crate) fn open_routed(
+    url: &str,
+    environment: &BTreeMap<String, String>,
+    address: std::net::SocketAddr,
+) -> Result<Remote, OpenError> {
+    let bucket = url
+        .split_once("://")
+        .and_then(|(_, rest)| rest.split('/').next());
+    let connector = Connector::new().map_err(|what| OpenError::Failed { what })?;
+    let connector = connector.routed(address, bucket.unwrap_or(""));
+    open_over(url, environment, &connector).unwrap_or_else(|| Err(wrong("not a bucket")))
+}
+
+fn open_over(
+    url: &str,
+    environment: &BTreeMap<String, String>,
+    connector: &Connector,
+) -> Option<Result<Remote, OpenError>> {
     let (scheme, rest) = url.split_once("://")?;
     let build = match scheme {
         "s3" => s3,
@@ -37,18 +64,15 @@ pub(crate) fn open(
         _ => return None,
     };
     let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-    Some(open_bucket(url, scheme, bucket, prefix, environment, build))
+    let build = |bucket: &str| build(bucket, environment, connector.clone());
+    Some(open_bucket(url, scheme, (bucket, prefix), build))
 }
-
-type Build = fn(&str, &BTreeMap<String, String>) -> Result<Arc<dyn Bucket>, OpenError>;
 
 fn open_bucket(
     url: &str,
     scheme: &str,
-    bucket: &str,
-    prefix: &str,
-    environment: &BTreeMap<String, String>,
-    build: Build,
+    (bucket, prefix): (&str, &str),
+    build: impl FnOnce(&str) -> Result<Arc<dyn Bucket>, OpenError>,
 ) -> Result<Remote, OpenError> {
     let prefix = prefix.trim_end_matches('/');
     if bucket.is_empty() {
@@ -71,10 +95,11 @@ fn open_bucket(
         .trim_end_matches('/')
         .to_owned();
     Ok(Remote {
-        bucket: build(bucket, environment)?,
+        bucket: build(bucket)?,
         root,
         name,
         copies: scheme != "s3",
+        is_ordered: scheme != "s3" || !is_express(bucket),
     })
 }
 
@@ -86,10 +111,16 @@ fn is_set(environment: &BTreeMap<String, String>, names: &[&str]) -> bool {
     })
 }
 
-fn s3(bucket: &str, environment: &BTreeMap<String, String>) -> Result<Arc<dyn Bucket>, OpenError> {
-    if bucket.ends_with("--x-s3") {
-        return Err(wrong("S3 Express directory buckets are not supported yet"));
-    }
+/// True for a directory bucket (S3 Express One Zone), as all of them are named.
+fn is_express(bucket: &str) -> bool {
+    bucket.ends_with("--x-s3")
+}
+
+fn s3(
+    bucket: &str,
+    environment: &BTreeMap<String, String>,
+    connector: Connector,
+) -> Result<Arc<dyn Bucket>, OpenError> {
     let has_keys = is_set(environment, &["AWS_ACCESS_KEY_ID"])
         && is_set(environment, &["AWS_SECRET_ACCESS_KEY"]);
     let has_role = is_set(environment, &["AWS_WEB_IDENTITY_TOKEN_FILE"])
@@ -101,7 +132,9 @@ fn s3(bucket: &str, environment: &BTreeMap<String, String>) -> Result<Arc<dyn Bu
             "no credentials for `s3://{bucket}`: set `AWS_ACCESS_KEY_ID` and \
              `AWS_SECRET_ACCESS_KEY` (and `AWS_SESSION_TOKEN`), or the variables of a role \
              (`AWS_WEB_IDENTITY_TOKEN_FILE` with `AWS_ROLE_ARN`, \
-             `AWS_CONTAINER_CREDENTIALS_RELATIVE_URI`), or `AWS_METADATA_ENDPOINT` on EC2"
+             `AWS_CONTAINER_CREDENTIALS_RELATIVE_URI`, or `AWS_CONTAINER_CREDENTIALS_FULL_URI` \
+             with `AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE`), or \
+             `AWS_METADATA_ENDPOINT=http://169.254.169.254` on EC2"
         )));
     }
     let mut builder = AmazonS3Builder::new();
@@ -113,6 +146,12 @@ fn s3(bucket: &str, environment: &BTreeMap<String, String>) -> Result<Arc<dyn Bu
             let known: AmazonS3ConfigKey = known;
             builder = builder.with_config(known, value);
         }
+    }
+    let has_region = is_set(environment, &["AWS_REGION", "AWS_DEFAULT_REGION"]);
+    if is_express(bucket) && !has_region {
+        return Err(wrong(format!(
+            "`s3://{bucket}` is a directory bucket: set `AWS_REGION` to the region of its zone"
+        )));
     }
     let endpoint = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]
         .iter()
@@ -134,18 +173,19 @@ fn s3(bucket: &str, environment: &BTreeMap<String, String>) -> Result<Arc<dyn Bu
         .with_unsigned_payload(true)
         .with_disable_bulk_delete(true)
         .with_disable_tagging(true)
-        .with_http_connector(connector()?)
+        .with_s3_express(is_express(bucket))
+        .with_http_connector(connector)
         .build();
     Ok(Arc::new(built.map_err(|error| {
         wrong(format!("cannot use `s3://{bucket}`: {error}"))
     })?))
 }
 
-fn connector() -> Result<Connector, OpenError> {
-    Connector::new().map_err(|what| OpenError::Failed { what })
-}
-
-fn gcs(bucket: &str, environment: &BTreeMap<String, String>) -> Result<Arc<dyn Bucket>, OpenError> {
+fn gcs(
+    bucket: &str,
+    environment: &BTreeMap<String, String>,
+    connector: Connector,
+) -> Result<Arc<dyn Bucket>, OpenError> {
     let has_credentials = is_set(
         environment,
         &[
@@ -176,7 +216,7 @@ fn gcs(bucket: &str, environment: &BTreeMap<String, String>) -> Result<Arc<dyn B
     let built = builder
         .with_bucket_name(bucket)
         .with_retry(no_retries())
-        .with_http_connector(connector()?)
+        .with_http_connector(connector)
         .build();
     Ok(Arc::new(built.map_err(|error| {
         wrong(format!("cannot use `gs://{bucket}`: {error}"))
@@ -186,6 +226,7 @@ fn gcs(bucket: &str, environment: &BTreeMap<String, String>) -> Result<Arc<dyn B
 fn azure(
     container: &str,
     environment: &BTreeMap<String, String>,
+    connector: Connector,
 ) -> Result<Arc<dyn Bucket>, OpenError> {
     let emulator = is_set(environment, &["AZURE_STORAGE_USE_EMULATOR"]);
     if !emulator && !is_set(environment, &["AZURE_STORAGE_ACCOUNT_NAME"]) {
@@ -229,7 +270,7 @@ fn azure(
         .with_allow_http(emulator || plain)
         .with_disable_tagging(true)
         .with_retry(no_retries())
-        .with_http_connector(connector()?)
+        .with_http_connector(connector)
         .build();
     let built = built.map_err(|error| wrong(format!("cannot use `az://{container}`: {error}")))?;
     Ok(Arc::new(built))

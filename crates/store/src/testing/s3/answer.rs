@@ -16,7 +16,7 @@ use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
 use hyper::body::{Frame, Incoming};
 use tidemill_runtime::Clock;
 
-use super::{S3Action, S3Latency, S3Request, State, date};
+use super::{S3Action, S3Latency, S3Request, State, date, express};
 use crate::{
     backend::{Backend, ObjectMeta, Payload, PutAnswer},
     backends::Memory,
@@ -224,6 +224,16 @@ pub(super) async fn answer(
         return Ok(error(404, "NoSuchBucket"));
     };
     let clock = state.runtime.clock.clone();
+    if express::is_directory(&asked.bucket) {
+        if query == "session" {
+            state.counters.sessions.fetch_add(1, Ordering::Relaxed);
+            let session = express::session(clock.now_ms());
+            return Ok(with_status(200, "application/xml", session));
+        }
+        if !express::has_session(&parts.headers) {
+            return Ok(error(403, "AccessDenied"));
+        }
+    }
     if asked.operation == Operation::Put {
         let delay = state.delay(&asked, len);
         clock.sleep(delay.first_byte + delay.transfer).await;
@@ -415,6 +425,35 @@ async fn get(memory: &Memory, asked: &Asked, headers: &HeaderMap) -> Found {
     }
 }
 
+/// A page of a listing, and the token of the next one.
+async fn page(
+    memory: &Memory,
+    asked: &Asked,
+    limit: usize,
+) -> Result<(Vec<ObjectMeta>, Option<String>), Answer> {
+    let failed = |_| error(500, "InternalError");
+    let token = asked.query.get("continuation-token").map(String::as_str);
+    let start_after = asked.query.get("start-after").map(String::as_str);
+    if express::is_directory(&asked.bucket) {
+        let is_folder = asked.key.is_empty() || asked.key.ends_with('/');
+        if start_after.is_some() || !is_folder {
+            return Err(error(400, "InvalidArgument"));
+        }
+        let page = express::page(memory, &asked.key, token, limit).await;
+        return page.map_err(failed);
+    }
+    // The token is the last key of the page before.
+    let after = token.or(start_after);
+    let mut page = memory
+        .list(&asked.key, after, limit + 1)
+        .await
+        .map_err(failed)?;
+    let more = page.len() > limit;
+    page.truncate(limit);
+    let last = page.last().filter(|_| more).map(|meta| meta.key.clone());
+    Ok((page, last))
+}
+
 async fn list(memory: &Memory, asked: &Asked) -> Answer {
     if asked.query.contains_key("delimiter") {
         return error(501, "NotImplemented");
@@ -425,17 +464,11 @@ async fn list(memory: &Memory, asked: &Asked) -> Answer {
         .and_then(|text| text.parse().ok())
         .unwrap_or(PAGE);
     let limit = limit.min(PAGE);
-    // The token is the last key of the page before.
-    let token = asked.query.get("continuation-token");
-    let after = token.or_else(|| asked.query.get("start-after"));
-    let Ok(mut page) = memory
-        .list(&asked.key, after.map(String::as_str), limit + 1)
-        .await
-    else {
-        return error(500, "InternalError");
+    let (page, token) = match page(memory, asked, limit).await {
+        Ok(page) => page,
+        Err(refused) => return refused,
     };
-    let more = page.len() > limit;
-    page.truncate(limit);
+    let more = token.is_some();
     let mut body = String::from(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
          <ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">",
@@ -445,8 +478,8 @@ async fn list(memory: &Memory, asked: &Asked) -> Answer {
         "<IsTruncated>{more}</IsTruncated><KeyCount>{}</KeyCount>",
         page.len()
     );
-    if let Some(last) = page.last().filter(|_| more) {
-        let token = escaped(&last.key);
+    if let Some(token) = token {
+        let token = escaped(&token);
         let _ = write!(
             body,
             "<NextContinuationToken>{token}</NextContinuationToken>"
