@@ -98,7 +98,11 @@ fn metadata_entry(bytes: &Bytes) {
         return;
     };
     let again = decode_entry(&encode_entry(&entry));
-    assert_eq!(again.as_ref(), Ok(&entry), "an entry is read as it was written");
+    assert_eq!(
+        again.as_ref(),
+        Ok(&entry),
+        "an entry is read as it was written"
+    );
 }
 
 fn metadata_snapshot(bytes: &Bytes) {
