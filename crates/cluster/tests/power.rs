@@ -50,6 +50,22 @@ fn partition() -> PartitionId {
     }
 }
 
+async fn create_topic(broker: &Started) {
+    let mut topic = new_topic(1, "t", 1, broker.cluster.writer());
+    topic.configs.clear();
+    let created = Change::TopicCreated(topic);
+    let decide = move |_: &_| Ok::<_, Infallible>(vec![created.clone()]);
+    broker.cluster.commit(decide).await.expect("committed");
+    broker.leadership.reconcile();
+}
+
+/// The process is gone, with all that it had in memory.
+fn kill(broker: Started) {
+    broker.log.runtime().tasks.abort_all();
+    broker.cluster.close();
+    broker.log.close();
+}
+
 async fn append(broker: &Started, count: usize) {
     for _ in 0..count {
         let mut builder = BatchBuilder::new(Compression::None);
@@ -86,12 +102,7 @@ async fn what_was_rolled_survives_and_the_next_start_succeeds() {
     for seed in 0..60 {
         let fs = SimFs::new();
         let broker = started(&fs, seed * 10).await.expect("an empty directory");
-        let mut topic = new_topic(1, "t", 1, broker.cluster.writer());
-        topic.configs.clear();
-        let created = Change::TopicCreated(topic);
-        let decide = move |_: &_| Ok::<_, Infallible>(vec![created.clone()]);
-        broker.cluster.commit(decide).await.expect("committed");
-        broker.leadership.reconcile();
+        create_topic(&broker).await;
         let roll = Roll::start(Arc::clone(&broker.log), Arc::new(SoleLeader));
         append(&broker, 20).await;
         roll.round().await.expect("healthy");
@@ -104,10 +115,8 @@ async fn what_was_rolled_survives_and_the_next_start_succeeds() {
             .await;
         append(&broker, 10).await;
         let chance = broker.log.runtime().entropy.fork();
-        broker.log.runtime().tasks.abort_all();
-        broker.cluster.close();
-        broker.log.close();
-        drop((roll, broker));
+        drop(roll);
+        kill(broker);
         fs.restart(&match seed % 2 {
             0 => Crash::Power,
             _ => Crash::PowerByChance(&chance),
@@ -128,4 +137,29 @@ async fn what_was_rolled_survives_and_the_next_start_succeeds() {
         assert!(report.damage.is_empty(), "seed {seed}: {:?}", report.damage);
     }
     assert!(lost > 0, "the power failure had no effect");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_restart_has_counted_survives_a_power_failure() {
+    for seed in 0..40 {
+        let fs = SimFs::new();
+        let broker = started(&fs, seed * 10).await.expect("an empty directory");
+        create_topic(&broker).await;
+        append(&broker, 20).await;
+        kill(broker);
+        fs.restart(&Crash::Process);
+        // Its predecessor's WAL is decided by now, on what lay in the page cache only.
+        let broker = started(&fs, seed * 10 + 1).await.expect("all is there");
+        assert_eq!(read_all(&broker).await, Offset(20));
+        append(&broker, usize::try_from(seed % 3).expect("small")).await;
+        let chance = broker.log.runtime().entropy.fork();
+        kill(broker);
+        fs.restart(&match seed % 2 {
+            0 => Crash::Power,
+            _ => Crash::PowerByChance(&chance),
+        });
+        let again = started(&fs, seed * 10 + 2).await.expect("it starts");
+        let end = read_all(&again).await;
+        assert!(end >= Offset(20), "seed {seed}: {end} is the end");
+    }
 }

@@ -237,7 +237,7 @@ fn take(
     let fresh = before.pid.is_none();
     let was_clean = fresh || before.state.as_deref() == Some("clean");
     let was_synced = fresh || before.sync.as_deref() == Some("always");
-    if sync == LocalSync::Always && !(was_clean && was_synced) {
+    if !(was_clean && was_synced) {
         settle(fs, root, was_synced).map_err(unusable)?;
     }
     lock.write(&write_text(runtime, sync, "open"))
@@ -258,7 +258,8 @@ fn clean_up(fs: &dyn Fs, root: &Path) -> io::Result<()> {
 }
 
 /// A process that died between linking a name and syncing its directory has left a name that the
-/// next power failure may take. Readers will rely on it from now on.
+/// next power failure may take; under `os` also one that stopped in peace has left a WAL that lies
+/// in memory only. Whoever opens the directory next decides by what is there, so it must stay.
 fn settle(fs: &dyn Fs, root: &Path, names_only: bool) -> io::Result<()> {
     let mut dirs = vec![root.to_owned()];
     let mut next = 0;
