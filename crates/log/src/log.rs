@@ -300,7 +300,14 @@ impl Log {
         self.wal.set_replay_from(number);
     }
 
-    /// Committed bytes in no extent.
+    /// Bytes of committed batches in memory, with what each takes beside its own; at most
+    /// [`crate::LogLimits::tail_bytes_max`] and what has just been committed.
+    #[must_use]
+    pub fn tail_bytes(&self) -> u64 {
+        self.wal.budget().bytes()
+    }
+
+    /// Committed bytes in no extent, with what each batch takes beside its own.
     #[must_use]
     pub fn unrolled_bytes(&self) -> u64 {
         self.wal.budget().unrolled()

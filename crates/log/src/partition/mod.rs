@@ -29,6 +29,7 @@ use crate::{
     types::{PartitionHead, TailBatch},
 };
 
+pub(crate) use tail::weight;
 pub use tail::{Tail, TailBudget};
 pub use waiters::{NotifyWaiter, Waiter, WaiterGuard};
 
@@ -90,7 +91,7 @@ impl Partition {
         let mut batches = Tail::new(extents.end_offset().max(head.log_start));
         tail.into_iter().for_each(|batch| batches.push(batch));
         batches.trim(head.log_start);
-        budget.add_unrolled(batches.unrolled_bytes());
+        budget.add_unrolled(batches.unrolled_weight());
         let state = State {
             leader_epoch: head.leader_epoch,
             log_end: head.next_offset,

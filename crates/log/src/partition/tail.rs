@@ -14,6 +14,15 @@ use tidemill_wire::ids::Offset;
 use super::Partition;
 use crate::types::TailBatch;
 
+/// What a batch in a tail takes beside its bytes: its entry, its place in the WAL, its head. Counted
+/// so that batches of one small record each do not take many times what is allowed (L2).
+const BATCH_OVERHEAD_BYTES: u64 = 256;
+
+/// Bytes of memory that a batch of `size_bytes` stands for.
+pub(crate) fn weight(size_bytes: u64) -> u64 {
+    size_bytes + BATCH_OVERHEAD_BYTES
+}
+
 /// Committed batches in offset order: first those rolled already, kept while their bytes are in
 /// memory; then those that are in no extent.
 #[derive(Debug, Default)]
@@ -22,6 +31,7 @@ pub struct Tail {
     /// Batches below this are in extents.
     rolled_below: Offset,
     unrolled_bytes: u64,
+    unrolled_batches: u64,
 }
 
 impl Tail {
@@ -32,6 +42,7 @@ impl Tail {
             batches: VecDeque::new(),
             rolled_below,
             unrolled_bytes: 0,
+            unrolled_batches: 0,
         }
     }
 
@@ -44,6 +55,7 @@ impl Tail {
             "batches come in offset order"
         );
         self.unrolled_bytes += u64::from(batch.size_bytes);
+        self.unrolled_batches += 1;
         self.batches.push_back(batch);
     }
 
@@ -79,36 +91,46 @@ impl Tail {
         self.unrolled_bytes
     }
 
-    /// Notes that everything below `end` is in extents; returns the bytes that are unrolled no
+    /// What they stand for, as [`TailBudget::unrolled`] counts.
+    #[must_use]
+    pub fn unrolled_weight(&self) -> u64 {
+        self.unrolled_bytes + self.unrolled_batches * BATCH_OVERHEAD_BYTES
+    }
+
+    fn forget(&mut self, bytes: u64, batches: u64) -> u64 {
+        self.unrolled_bytes -= bytes;
+        self.unrolled_batches -= batches;
+        bytes + batches * BATCH_OVERHEAD_BYTES
+    }
+
+    /// Notes that everything below `end` is in extents; returns the weight that is unrolled no
     /// more.
     pub fn mark_rolled(&mut self, end: Offset) -> u64 {
         if end <= self.rolled_below {
             return 0;
         }
-        let freed = self
-            .unrolled()
-            .take_while(|batch| batch.last_offset < end)
-            .map(|batch| u64::from(batch.size_bytes))
-            .sum();
+        let rolled = self.unrolled().take_while(|batch| batch.last_offset < end);
+        let (bytes, batches) = rolled.fold((0, 0), |(bytes, batches), batch| {
+            (bytes + u64::from(batch.size_bytes), batches + 1)
+        });
         self.rolled_below = end;
-        self.unrolled_bytes -= freed;
         self.drop_hollow();
-        freed
+        self.forget(bytes, batches)
     }
 
-    /// Drops batches below the log start; returns the bytes that are unrolled no more.
+    /// Drops batches below the log start; returns the weight that is unrolled no more.
     pub fn trim(&mut self, log_start: Offset) -> u64 {
-        let mut freed = 0;
+        let (mut bytes, mut batches) = (0, 0);
         while let Some(first) = self.batches.front()
             && first.last_offset < log_start
         {
             if first.last_offset >= self.rolled_below {
-                freed += u64::from(first.size_bytes);
+                bytes += u64::from(first.size_bytes);
+                batches += 1;
             }
             self.batches.pop_front();
         }
-        self.unrolled_bytes -= freed;
-        freed
+        self.forget(bytes, batches)
     }
 
     /// Drops the bytes of the batch at `base`, if it is still there.
@@ -154,7 +176,7 @@ struct Charges {
 pub struct TailBudget {
     limit: u64,
     charges: Mutex<Charges>,
-    /// Bytes in no extent, over all partitions.
+    /// Weight of what is in no extent, over all partitions.
     unrolled: AtomicU64,
 }
 
@@ -177,7 +199,8 @@ impl TailBudget {
         self.unrolled.fetch_sub(bytes, Ordering::AcqRel);
     }
 
-    /// Committed bytes in no extent, over all partitions.
+    /// Committed bytes in no extent, over all partitions, with what each batch takes beside its
+    /// bytes.
     #[must_use]
     pub fn unrolled(&self) -> u64 {
         self.unrolled.load(Ordering::Acquire)
@@ -185,6 +208,7 @@ impl TailBudget {
 
     /// Charges a batch that was just put into its tail.
     pub(crate) fn charge(&self, partition: &Arc<Partition>, base: Offset, bytes: u64) {
+        let bytes = weight(bytes);
         let mut charges = self.charges.lock();
         charges.bytes += bytes;
         charges.queue.push_back(Charge {

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use tidemill_store::StoreErrorKind;
 use tidemill_wire::ids::Offset;
 
 use super::{RollError, Roller};
 use crate::{
     entry::{Entry, Part, PartBody},
+    keys,
     limits::Latency,
     partition::Partition,
+    types::Extent,
 };
 
 impl Roller {
@@ -75,7 +78,11 @@ impl Roller {
         let mut target = None;
         let mut offset = log_start;
         while let Some(extent) = self.log.reader().extent_at(&list, offset).await? {
-            let expires = extent.max_timestamp.saturating_add(config.retention_ms);
+            let expires = match by_time {
+                true => self.newest_ms(&extent, now_ms).await?,
+                false => i64::MAX,
+            };
+            let expires = expires.saturating_add(config.retention_ms);
             let is_old = by_time && expires < now_ms;
             if !is_old && excess < extent.size_bytes() {
                 if by_time {
@@ -89,5 +96,19 @@ impl Roller {
             target = Some(offset);
         }
         Ok(target.map(|target| target.min(partition.high_watermark())))
+    }
+
+    /// The time of an extent's newest record, Unix milliseconds; if no record has one, when the
+    /// extent was written, as Kafka then takes a segment's last change.
+    async fn newest_ms(&self, extent: &Extent, now_ms: i64) -> Result<i64, RollError> {
+        if extent.max_timestamp >= 0 {
+            return Ok(extent.max_timestamp);
+        }
+        match self.store.head(&keys::data_key(extent.object)).await {
+            Ok(meta) => Ok(meta.modified_ms),
+            // Loss, which a read names. Retention must not stop for it, nor hide it.
+            Err(error) if error.kind == StoreErrorKind::NotFound => Ok(now_ms),
+            Err(error) => Err(error.into()),
+        }
     }
 }

@@ -13,7 +13,7 @@ use super::{
     stage::{Fragment, Staged, StagedBody},
 };
 use crate::{
-    partition::Partition,
+    partition::{Partition, weight},
     types::{BatchSlices, TailBatch, WalPosition, WalSpan},
 };
 
@@ -136,7 +136,7 @@ impl Partition {
                 spans: batch.spans,
                 data: Some(batch.data),
             });
-            self.budget().add_unrolled(bytes);
+            self.budget().add_unrolled(weight(bytes));
         }
         self.publish(&state);
         drop(state);

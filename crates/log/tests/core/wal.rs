@@ -285,7 +285,7 @@ fn memory_is_bounded_and_what_is_evicted_stays_known() {
         assert!((4..6).contains(&in_memory), "{in_memory} batches in memory");
         assert!(tail[19].data.is_some(), "the newest stay");
         let all: u64 = tail.iter().map(|batch| u64::from(batch.size_bytes)).sum();
-        assert_eq!(log.unrolled_bytes(), all);
+        assert!(log.unrolled_bytes() > all, "and what they take beside");
         assert_eq!(partition_0.size_bytes(), all);
     });
 }

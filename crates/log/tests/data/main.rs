@@ -7,4 +7,6 @@ mod damage;
 mod faults;
 mod harness;
 mod lifecycle;
+mod memory;
+mod retention;
 mod speed;
