@@ -183,9 +183,8 @@ async fn check_objects(world: &Arc<World>) -> Vec<Finding> {
             let damage = report.damage.iter().map(|f| format!("I18 damage: {f}"));
             let garbage = report.garbage.iter().filter(|f| !world.is_late(&f.key));
             let garbage = garbage.map(|f| format!("I20 garbage: {f}"));
-            let strangers = report.others.iter().map(|f| format!("I20 stranger: {f}"));
             world.note(&format!("fsck: {} objects", report.objects));
-            damage.chain(garbage).chain(strangers).collect()
+            damage.chain(garbage).collect()
         }
         Err(error) => vec![format!("fsck failed: {error}")],
     }

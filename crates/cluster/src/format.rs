@@ -1,9 +1,10 @@
 //! Stored formats of this crate: metadata entries and snapshots.
 
 mod changes;
-mod codec;
 mod entry;
 mod snapshot;
+
+use tidemill_store::envelope::EnvelopeError;
 
 pub use changes::{
     BrokerLevels, BrokerRegistration, Change, ClosedWal, Listener, NewPartition, NewTopic,
@@ -16,3 +17,7 @@ pub use snapshot::{decode_snapshot, encode_snapshot};
 pub const ENTRY_VERSION: u8 = 1;
 /// Version of [`tidemill_store::ObjectKind::MetadataSnapshot`] that this broker writes and reads.
 pub const SNAPSHOT_VERSION: u8 = 1;
+
+fn malformed(what: impl Into<String>) -> EnvelopeError {
+    EnvelopeError::Malformed { what: what.into() }
+}

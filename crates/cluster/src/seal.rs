@@ -4,15 +4,15 @@
 //! step is a put-if-absent, and the first closing checkpoint decides. Nothing here depends on a
 //! clock (R6).
 
-mod checkpoints;
 mod marker;
 mod wal;
 
 use std::{fmt, time::Duration};
 
 use tidemill_log::{
+    ckpt::{self, ChainError, Closed},
     format::checkpoint::ClosingCheckpoint,
-    keys::{ckpt_prefix, wal_prefix},
+    keys::wal_prefix,
 };
 use tidemill_store::{NumberedLog, PutId, Store, StoreError, envelope::EnvelopeError};
 use tidemill_wire::ids::WriterId;
@@ -94,11 +94,24 @@ impl From<StoreError> for SealError {
     }
 }
 
+impl From<ChainError> for SealError {
+    fn from(error: ChainError) -> Self {
+        match error {
+            ChainError::Store(error) => Self::Store(error),
+            ChainError::Object { key, error } => Self::Object { key, error },
+            ChainError::Missing { key } => {
+                let what = "is missing, although nothing above it is there".to_owned();
+                let error = EnvelopeError::Malformed { what };
+                Self::Object { key, error }
+            }
+        }
+    }
+}
+
 struct Sealer<'a> {
     options: &'a SealOptions,
     writer: WriterId,
     wal: NumberedLog,
-    checkpoints: NumberedLog,
     lost: Vec<String>,
 }
 
@@ -112,16 +125,16 @@ pub async fn seal(writer: WriterId, options: &SealOptions) -> Result<Sealed, Sea
         options,
         writer,
         wal: NumberedLog::new(options.store.clone(), wal_prefix(writer)),
-        checkpoints: NumberedLog::new(options.store.clone(), ckpt_prefix(writer)),
         lost: Vec::new(),
     };
-    if let Some((closed, closing)) = sealer.find_closing().await? {
-        return Ok(sealer.sealed(closed, closing, true, None));
+    if let Some(closed) = ckpt::find_closing(&options.store, writer).await? {
+        return Ok(sealer.sealed(closed, None));
     }
     let landed = sealer.close_wal().await?;
     let last_write_ms = sealer.written_ms(landed.last).await?;
-    let (closed, closing, ours) = sealer.close_checkpoints(&landed).await?;
-    Ok(sealer.sealed(closed, closing, !ours, last_write_ms))
+    let (store, cluster_id) = (&options.store, options.cluster_id);
+    let closed = ckpt::close(store, writer, cluster_id, &landed.into(), options.deadline).await?;
+    Ok(sealer.sealed(closed, last_write_ms))
 }
 
 impl Sealer<'_> {
@@ -145,18 +158,16 @@ impl Sealer<'_> {
         }
     }
 
-    fn sealed(
-        self,
-        closed: ClosedWal,
-        closing: ClosingCheckpoint,
-        found_closed: bool,
-        last_write_ms: Option<i64>,
-    ) -> Sealed {
+    fn sealed(self, found: Closed, last_write_ms: Option<i64>) -> Sealed {
         Sealed {
             writer: self.writer,
-            closed,
-            closing,
-            found_closed,
+            closed: ClosedWal {
+                checkpoint: found.number,
+                checkpoint_put_id: found.put_id,
+                last: found.closing.last,
+            },
+            closing: found.closing,
+            found_closed: !found.is_ours,
             lost: self.lost,
             last_write_ms,
         }

@@ -231,10 +231,9 @@ fn warnings(options: &StartOptions, sealed: &[Sealed]) -> Vec<StartWarning> {
     let now = options.runtime.clock.now_ms();
     let mut warnings = Vec::new();
     for sealed in sealed {
-        let age = sealed
-            .last_write_ms
-            .and_then(|at| u64::try_from(now.saturating_sub(at)).ok())
-            .map(Duration::from_millis);
+        // Our clock may lag behind the store's.
+        let age_ms = sealed.last_write_ms.map(|at| now.saturating_sub(at).max(0));
+        let age = age_ms.map(|ms| Duration::from_millis(ms.unsigned_abs()));
         if let Some(age) = age.filter(|age| *age < RECENT && !options.store.is_local()) {
             warnings.push(StartWarning::RecentlyAlive {
                 writer: sealed.writer,

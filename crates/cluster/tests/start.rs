@@ -5,11 +5,12 @@ mod common;
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use common::{faulty, new_topic, registration, runtime, store, topic_id};
-use tidemill_cluster::{Change, StartError, StartOptions, Started, start};
+use common::{Bucket, faulty, new_topic, registration, runtime, store, topic_id};
+use tidemill_cluster::{Change, StartError, StartOptions, StartWarning, Started, start};
 use tidemill_log::{AppendFailed, Entry, Latency, LogLimits};
+use tidemill_runtime::Runtime;
 use tidemill_store::{
-    Backend, Payload, RootError,
+    Backend, Memory, Payload, RootError, Store, StoreOptions,
     testing::{FaultPlan, FaultyBackend},
 };
 use tidemill_wire::{
@@ -225,5 +226,40 @@ async fn a_start_that_dies_anywhere_is_followed_by_another() {
             Ok(Offset(1)),
             "after {ms} ms"
         );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_wrote_within_a_minute_is_warned_of() {
+    // Seconds since its last write, seconds that the newcomer's clock is behind.
+    for (seconds, behind, is_warned) in [
+        (0, 0, true),
+        (59, 0, true),
+        (61, 0, false),
+        (86_400, 0, false),
+        (5, 30, true),
+    ] {
+        let (early, late) = (runtime(1), runtime(2));
+        let bucket = Bucket(Arc::new(Memory::new(early.clock.clone())));
+        let options = |runtime: &Runtime| {
+            let backend = Arc::new(bucket.clone());
+            let store = Store::new(backend, runtime.clone(), StoreOptions::default());
+            StartOptions::new(store, registration(1), LogLimits::bucket())
+        };
+        let first = start(options(&early)).await.expect("an empty bucket");
+        create(&first, 1, 1).await;
+        let appended = append(&first, partition(1, 0), "a").await;
+        assert_eq!(appended, Ok(Offset(0)));
+        // The process is gone, or cannot be reached.
+        early.tasks.abort_all();
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        late.clock.step_ms(-1_000 * behind);
+        let second = start(options(&late)).await.expect("a start");
+        let writer = first.cluster.writer();
+        let warned = second.warnings.iter().any(|warning| {
+            matches!(warning, StartWarning::RecentlyAlive { writer: of, .. } if *of == writer)
+        });
+        assert_eq!(warned, is_warned, "{seconds} s: {:?}", second.warnings);
+        late.tasks.abort_all();
     }
 }

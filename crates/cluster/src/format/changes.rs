@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use tidemill_log::format::codec::{Reader, Writer};
 use tidemill_store::{PutId, envelope::EnvelopeError};
 use tidemill_wire::ids::{LeaderEpoch, NodeId, PartitionId, TopicId, WriterId};
 
-use super::codec::{Reader, Writer, malformed};
+use super::malformed;
 
 /// An address clients may use.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,13 +6,11 @@
 //! at its end only with a new kind.
 
 use bytes::Bytes;
+use tidemill_log::format::codec::{Reader, Writer};
 use tidemill_store::{Envelope, ObjectKind, PutId, envelope::EnvelopeError};
 use tidemill_wire::ids::WriterId;
 
-use super::{
-    Change, ENTRY_VERSION,
-    codec::{Reader, Writer},
-};
+use super::{Change, ENTRY_VERSION};
 
 /// A decoded entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,14 +28,13 @@ pub struct Entry {
 /// The bytes of `entry`.
 #[must_use]
 pub fn encode_entry(entry: &Entry) -> Bytes {
-    let mut out = Writer::new();
+    let mut out = Writer::default();
     out.list(&entry.changes, |out, change| {
-        let mut body = Writer::new();
+        let mut body = Writer::default();
         change.encode(&mut body);
         let body = body.finish();
         out.u16(change.kind());
-        out.count(body.len());
-        out.raw(&body);
+        out.bytes(&body);
     });
     let envelope = Envelope {
         kind: ObjectKind::Metadata,
@@ -57,18 +54,17 @@ pub fn encode_entry(entry: &Entry) -> Bytes {
 /// [`EnvelopeError`] if the bytes are damaged, foreign, or of a newer broker.
 pub fn decode_entry(bytes: &Bytes) -> Result<Entry, EnvelopeError> {
     let (envelope, directory) = Envelope::decode(bytes, ObjectKind::Metadata, ENTRY_VERSION)?;
-    let mut reader = Reader::new(&directory);
+    let mut reader = Reader::new(&directory, "metadata entry");
     let changes = reader.list(|reader| {
         let kind = reader.u16()?;
-        let len = reader.u32()? as usize;
-        let mut body = Reader::new(reader.take(len)?);
+        let mut body = Reader::new(reader.bytes()?, "metadata change");
         let change = Change::decode(kind, &mut body)?;
         if change.is_some() {
-            body.end()?;
+            body.finish()?;
         }
         Ok(change)
     })?;
-    reader.end()?;
+    reader.finish()?;
     Ok(Entry {
         put_id: envelope.put_id,
         cluster_id: envelope.cluster_id,

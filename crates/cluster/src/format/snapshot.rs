@@ -8,13 +8,14 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
+use tidemill_log::format::codec::{Reader, Writer};
 use tidemill_store::{Envelope, ObjectKind, PutId, envelope::EnvelopeError};
 use tidemill_wire::ids::{LeaderEpoch, NodeId, WriterId};
 
 use super::{
     SNAPSHOT_VERSION,
     changes::{BrokerRegistration, ClosedWal, decode_configs, encode_configs},
-    codec::{Reader, Writer, malformed},
+    malformed,
 };
 use crate::image::{Image, Lineage, PartitionState, Topic, WriterState};
 
@@ -34,7 +35,7 @@ pub fn encode_snapshot(
             nodes.add(&partition.lineage);
         }
     }
-    let mut out = Writer::new();
+    let mut out = Writer::default();
     out.u64(image.next());
     out.u32(image.finalized_level());
     let writers: Vec<_> = image.writers().collect();
@@ -125,7 +126,7 @@ fn encode_topic(topic: &Topic, nodes: &Nodes, out: &mut Writer) {
 pub fn decode_snapshot(bytes: &Bytes) -> Result<([u8; 16], Image), EnvelopeError> {
     let kind = ObjectKind::MetadataSnapshot;
     let (envelope, directory) = Envelope::decode(bytes, kind, SNAPSHOT_VERSION)?;
-    let mut body = Reader::new(&directory);
+    let mut body = Reader::new(&directory, "metadata snapshot");
     let mut image = Image {
         next: body.u64()?,
         finalized_level: body.u32()?,
@@ -148,7 +149,7 @@ pub fn decode_snapshot(bytes: &Bytes) -> Result<([u8; 16], Image), EnvelopeError
         Ok((node, Arc::new(decode_configs(body)?)))
     })?;
     image.broker_configs = Arc::new(configs.into_iter().collect());
-    body.end()?;
+    body.finish()?;
     Ok((envelope.cluster_id, image))
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use tidemill_log::{format::wal::WalDirectory, types::WAL_SPAN};
+use tidemill_log::{ckpt, format::wal::WalDirectory, types::WAL_SPAN};
 use tidemill_store::{CreateOutcome, Envelope, ObjectKind, Payload, envelope::EnvelopeError};
 
 use tidemill_wire::batch::crc::crc32c;
@@ -26,6 +26,15 @@ pub(super) struct Landed {
     pub above_floor: BTreeSet<u64>,
     /// The highest landed number.
     pub last: Option<u64>,
+}
+
+impl From<Landed> for ckpt::Landed {
+    fn from(landed: Landed) -> Self {
+        Self {
+            decided_below: landed.floor,
+            above: landed.above_floor.into_iter().collect(),
+        }
+    }
 }
 
 impl Landed {
@@ -220,7 +229,8 @@ impl Sealer<'_> {
         // Pages without order may have missed what the writer did meanwhile. The first number that
         // we closed was then trimmed, so a checkpoint holds it.
         let first_closed = landed.last.map_or(0, |last| last + 1);
-        Ok(self.newest_replay_from().await? <= first_closed)
+        let store = &self.options.store;
+        Ok(ckpt::newest_replay_from(store, self.writer).await? <= first_closed)
     }
 }
 

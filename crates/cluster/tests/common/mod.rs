@@ -1,15 +1,16 @@
 //! Shared by the tests.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, ops::Range, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use tidemill_cluster::{
     Change, Cluster, ClusterOptions,
     format::{BrokerLevels, BrokerRegistration, ClosedWal, Listener, NewTopic},
 };
 use tidemill_runtime::Runtime;
 use tidemill_store::{
-    Memory, PutId, Store, StoreOptions,
+    Backend, Memory, ObjectMeta, Payload, PutAnswer, PutId, Store, StoreError, StoreOptions,
     testing::{FaultPlan, FaultyBackend},
 };
 use tidemill_wire::ids::{LeaderEpoch, NodeId, TopicId, WriterId};
@@ -96,4 +97,52 @@ pub async fn open(backend: &FaultyBackend, seed: u64, snapshot_every: u64) -> Ar
     Cluster::open(options)
         .await
         .expect("the metadata log is readable")
+}
+
+/// Memory as if it were a bucket, which any number of brokers reach.
+#[derive(Clone, Debug)]
+pub struct Bucket(pub Arc<Memory>);
+
+#[async_trait::async_trait]
+impl Backend for Bucket {
+    async fn put_if_absent(&self, key: &str, body: Payload) -> Result<PutAnswer, StoreError> {
+        self.0.put_if_absent(key, body).await
+    }
+
+    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
+        self.0.get(key).await
+    }
+
+    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+        self.0.get_range(key, range).await
+    }
+
+    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
+        self.0.head(key).await
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.0.delete(key).await
+    }
+
+    async fn list(
+        &self,
+        prefix: &str,
+        start_after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ObjectMeta>, StoreError> {
+        self.0.list(prefix, start_after, limit).await
+    }
+
+    async fn copy_if_absent(&self, from: &str, to: &str) -> Result<PutAnswer, StoreError> {
+        self.0.copy_if_absent(from, to).await
+    }
+
+    fn is_local(&self) -> bool {
+        false
+    }
+
+    fn describe(&self) -> String {
+        "a bucket".to_owned()
+    }
 }

@@ -160,14 +160,14 @@ async fn read_number(log: &NumberedLog, number: u64) -> Result<Bytes, ChainError
 }
 
 /// An object of a checkpoint log.
-pub(super) enum Number {
+enum Number {
     /// A checkpoint.
     Checkpoint(Box<Checkpoint>, CheckpointId),
     /// The closing one.
     Closing(ClosingCheckpoint),
 }
 
-pub(super) fn decode(log: &NumberedLog, number: u64, bytes: &Bytes) -> Result<Number, ChainError> {
+fn decode(log: &NumberedLog, number: u64, bytes: &Bytes) -> Result<Number, ChainError> {
     let broken = |error| ChainError::Object {
         key: log.key(number),
         error,

@@ -9,7 +9,7 @@ use std::fmt;
 use tidemill_store::{StoreError, envelope::EnvelopeError};
 
 pub use chain::{ChainState, PartitionState, read_chain};
-pub use close::{Closed, close, find_closing};
+pub use close::{Closed, Landed, close, find_closing, newest_replay_from};
 pub use publish::{CheckpointLog, FULL_EVERY, PublishError, Published, Round, trim_below};
 
 /// Why a checkpoint log could not be read.

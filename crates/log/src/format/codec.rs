@@ -96,6 +96,23 @@ impl Writer {
         self.raw(bytes);
     }
 
+    /// Text, as [`Writer::bytes`].
+    pub fn string(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    /// Number of items (four bytes) and the items.
+    pub fn list<I>(&mut self, items: I, mut write: impl FnMut(&mut Self, I::Item))
+    where
+        I: IntoIterator<IntoIter: ExactSizeIterator>,
+    {
+        let items = items.into_iter();
+        self.count(items.len());
+        for item in items {
+            write(self, item);
+        }
+    }
+
     /// Topic id and index.
     pub fn partition(&mut self, partition: PartitionId) {
         self.raw(&partition.topic.0);
@@ -168,7 +185,11 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], EnvelopeError> {
+    /// The next `N` bytes.
+    ///
+    /// # Errors
+    /// Fewer are left.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], EnvelopeError> {
         let Some((taken, rest)) = self.rest.split_first_chunk::<N>() else {
             return Err(self.malformed("ends early"));
         };
@@ -273,12 +294,44 @@ impl<'a> Reader<'a> {
         self.raw(len)
     }
 
+    /// Text.
+    ///
+    /// # Errors
+    /// Fewer bytes are left than the length says, or they are not UTF-8.
+    pub fn string(&mut self) -> Result<String, EnvelopeError> {
+        let bytes = self.bytes()?;
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Ok(text.to_owned()),
+            Err(_) => Err(self.malformed("string is not UTF-8")),
+        }
+    }
+
+    /// What [`Writer::list`] wrote; every item takes at least one byte.
+    ///
+    /// # Errors
+    /// The bytes left could not hold so many, or what `read` finds.
+    pub fn list<T>(
+        &mut self,
+        mut read: impl FnMut(&mut Self) -> Result<T, EnvelopeError>,
+    ) -> Result<Vec<T>, EnvelopeError> {
+        let count = self.count(1)?;
+        (0..count).map(|_| read(self)).collect()
+    }
+
+    /// A topic id.
+    ///
+    /// # Errors
+    /// Too few bytes.
+    pub fn topic(&mut self) -> Result<TopicId, EnvelopeError> {
+        Ok(TopicId(self.array()?))
+    }
+
     /// Topic id and index.
     ///
     /// # Errors
     /// Too few bytes, or a negative index.
     pub fn partition(&mut self) -> Result<PartitionId, EnvelopeError> {
-        let topic = TopicId(self.array()?);
+        let topic = self.topic()?;
         let index = self.i32()?;
         if index < 0 {
             return Err(self.malformed("negative partition index"));

@@ -61,6 +61,8 @@ pub struct Report {
     pub pending: u64,
     /// Keys that are no objects of the log: the metadata's, and strangers.
     pub others: Vec<String>,
+    /// Topics that exist, if the metadata was checked too.
+    pub topics: u64,
     /// Writers that were looked at.
     pub writers: u64,
     /// Partitions that were checked.

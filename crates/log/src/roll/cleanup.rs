@@ -2,17 +2,33 @@
 //! every partition they led, and of a listing that shows the closing checkpoint as their log's
 //! newest.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use tidemill_store::NumberedLog;
+use tidemill_store::{Envelope, NumberedLog};
 use tidemill_wire::ids::WriterId;
 
 use super::{RollError, Roller};
 use crate::{
     ckpt::{Closed, find_closing, trim_below},
-    keys,
+    extents::ExtentList,
+    keys::{self, Named},
     types::DataObjectId,
 };
+
+/// Size of a closed marker; WAL objects have a directory.
+const MARKER_BYTES: u64 = Envelope::LEN as u64;
+
+/// What a listing shows of one writer's logs.
+#[derive(Default)]
+struct Left {
+    checkpoints: u64,
+    /// WAL numbers that are no markers.
+    wal: BTreeSet<u64>,
+    newest_wal: Option<u64>,
+}
 
 impl Roller {
     /// Frees what sealed writers left: WAL numbers that landed, checkpoints below the closing one,
@@ -24,6 +40,10 @@ impl Roller {
     pub async fn clean_up(&mut self) -> Result<usize, RollError> {
         if self.ckpt.newest().is_none() || !self.ownership.is_sole_leader() {
             return Ok(0);
+        }
+        if !self.is_swept {
+            self.sweep().await?;
+            self.is_swept = true;
         }
         let mut count = 0;
         for writer in self.cleanup.clone() {
@@ -39,6 +59,46 @@ impl Roller {
             self.cleanup.remove(&writer);
         }
         Ok(count)
+    }
+
+    /// Finds writers of long ago whose objects have come late: a PUT that was still under way when
+    /// its writer was sealed may land after all was cleaned up (I20, R11). One listing a start.
+    async fn sweep(&mut self) -> Result<(), RollError> {
+        let mut left: BTreeMap<WriterId, Left> = BTreeMap::new();
+        let mut data = Vec::new();
+        for meta in self.log.store().list_all("").await? {
+            match keys::parse(&meta.key) {
+                Some(Named::Data(object)) => data.push(object),
+                Some(Named::Wal(writer, number)) => {
+                    let left = left.entry(writer).or_default();
+                    left.newest_wal = left.newest_wal.max(Some(number));
+                    if meta.size > MARKER_BYTES {
+                        left.wal.insert(number);
+                    }
+                }
+                Some(Named::Checkpoint(writer, _)) => {
+                    left.entry(writer).or_default().checkpoints += 1;
+                }
+                None => {}
+            }
+        }
+        let is_old = |left: &Left| {
+            // The newest number stays whatever it is, and so does the closing checkpoint.
+            left.checkpoints > 1 || left.wal.iter().any(|n| Some(*n) != left.newest_wal)
+        };
+        let own = self.log.writer();
+        let old = left
+            .into_iter()
+            .filter(|(writer, left)| *writer < own && is_old(left));
+        let mut found: BTreeSet<WriterId> = old.map(|(writer, _)| writer).collect();
+        let listed = self.listed(|object| object.writer < own).await?;
+        data.retain(|object| object.writer < own && !listed.contains(object));
+        found.extend(data.iter().map(|object| object.writer));
+        for writer in found.difference(&self.cleanup) {
+            tracing::info!(%writer, "has left objects that came late");
+        }
+        self.cleanup.extend(found);
+        Ok(())
     }
 
     async fn trim_sealed(&self, writer: WriterId, closed: &Closed) -> Result<usize, RollError> {
@@ -67,7 +127,7 @@ impl Roller {
         if stored.is_empty() {
             return Ok(0);
         }
-        let listed = self.listed(writer).await?;
+        let listed = self.listed(|object| object.writer == writer).await?;
         self.still_leads()?;
         let mut count = 0;
         for meta in stored {
@@ -82,11 +142,28 @@ impl Roller {
         Ok(count)
     }
 
-    /// Objects of `writer` that some partition lists, or that wait for their deletion.
-    async fn listed(&self, writer: WriterId) -> Result<BTreeSet<DataObjectId>, RollError> {
+    /// Those of the objects that some partition lists, that one that is gone listed and a round has
+    /// not freed yet, or that wait for their deletion.
+    async fn listed(
+        &self,
+        wanted: impl Fn(&DataObjectId) -> bool,
+    ) -> Result<BTreeSet<DataObjectId>, RollError> {
+        let mut lists: Vec<Arc<ExtentList>> = Vec::new();
+        lists.extend(
+            self.log
+                .partitions()
+                .iter()
+                .map(|partition| partition.extents()),
+        );
+        let gone = self.gone();
+        lists.extend(
+            gone.iter()
+                .filter_map(|id| Some(self.known.get(id)?.extents.clone())),
+        );
+        lists.extend(self.gone_unpublished().into_iter().map(|(_, list)| list));
+        lists.extend(self.orphans.iter().map(|(_, list)| Arc::new(list.clone())));
         let mut listed = BTreeSet::new();
-        for partition in self.log.partitions() {
-            let list = partition.extents();
+        for list in lists {
             for manifest in &list.manifests {
                 listed.insert(manifest.object);
                 let extents = self.log.reader().manifest(manifest).await?;
@@ -95,7 +172,7 @@ impl Roller {
             listed.extend(list.recent.iter().map(|extent| extent.object));
         }
         listed.extend(self.garbage.keys());
-        listed.retain(|object| object.writer == writer);
+        listed.retain(|object| wanted(object));
         Ok(listed)
     }
 }

@@ -267,6 +267,8 @@ pub struct Roller {
     sparse: BTreeSet<(PartitionId, Offset)>,
     wal_trims: VecDeque<WalTrim>,
     cleanup: BTreeSet<WriterId>,
+    /// True once writers of long ago were looked for.
+    is_swept: bool,
     orphans: Vec<(PartitionId, ExtentList)>,
     /// Taken over, and in no checkpoint of this writer yet.
     inherited: Vec<(PartitionId, Arc<ExtentList>)>,
@@ -298,6 +300,7 @@ impl Roller {
             sparse: BTreeSet::new(),
             wal_trims: VecDeque::new(),
             cleanup: leftovers.cleanup,
+            is_swept: false,
             orphans: leftovers.orphans,
             inherited: leftovers.inherited,
             retention_due: BTreeMap::new(),

@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{Ownership, RollError, RollState, Roller};
 use crate::{
-    ckpt::{ChainError, close},
+    ckpt::{ChainError, Landed, close},
     error::DrainError,
     log::Log,
 };
@@ -128,7 +128,11 @@ impl Roll {
 /// Closes the log's own checkpoint log. Everything sent has landed.
 async fn close_own(log: &Log) -> Result<(), ChainError> {
     let (writer, cluster_id) = (log.writer(), log.options().cluster_id);
-    close(log.store(), writer, cluster_id, log.decided_below(), &[])
+    let landed = Landed {
+        decided_below: log.decided_below(),
+        above: Vec::new(),
+    };
+    close(log.store(), writer, cluster_id, &landed, None)
         .await
         .map(drop)
 }
@@ -155,7 +159,7 @@ async fn run(mut roller: Roller, mut inbox: mpsc::Receiver<Request>) {
         retention: now + roller.options.retention_interval,
         pause: now,
         merge: true,
-        clean: (!roller.cleanup.is_empty()).then(|| now + SCAN_INTERVAL + grace),
+        clean: Some(now + SCAN_INTERVAL + grace),
     };
     loop {
         tokio::select! {
@@ -214,7 +218,8 @@ impl Roller {
         self.tidy().await;
         if schedule.clean.is_some_and(|at| now >= at) {
             self.clean_up().await?;
-            schedule.clean = (!self.cleanup.is_empty()).then(|| now + CLEAN_PAUSE);
+            let is_done = self.is_swept && self.cleanup.is_empty();
+            schedule.clean = (!is_done).then(|| now + CLEAN_PAUSE);
         }
         Ok(())
     }

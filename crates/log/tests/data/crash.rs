@@ -13,7 +13,7 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use tidemill_log::{
-    ckpt::{ChainState, close, read_chain},
+    ckpt::{ChainState, Landed, close, read_chain},
     keys,
     recover::{Recovered, RecoveredPartition, SealedWal, replay},
     roll::Leftovers,
@@ -128,8 +128,11 @@ impl World {
                 let wal = NumberedLog::new(self.store.clone(), keys::wal_prefix(*writer));
                 let numbers = wal.list_from(before.replay_from).await.unwrap();
                 let landed: Vec<u64> = numbers.iter().map(|(number, _)| *number).collect();
-                let floor = before.replay_from;
-                close(&self.store, *writer, CLUSTER, floor, &landed)
+                let landed = Landed {
+                    decided_below: before.replay_from,
+                    above: landed,
+                };
+                close(&self.store, *writer, CLUSTER, &landed, None)
                     .await
                     .unwrap();
             }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use tidemill_log::{
     Log,
+    ckpt::{Landed, close},
     fsck::{self, FsckOptions, Report},
     inspect, keys,
     read::{Isolation, ReadError, ReadRequest, ReadResult},
@@ -190,7 +191,11 @@ fn every_object_can_be_shown() {
             rig.append(1, &[START_MS], 100).await;
             rig.roller.round().await.unwrap();
         }
-        tidemill_log::ckpt::close(&world.store, WRITER, [7; 16], 3, &[3, 5])
+        let landed = Landed {
+            decided_below: 3,
+            above: vec![3, 5],
+        };
+        close(&world.store, WRITER, [7; 16], &landed, None)
             .await
             .unwrap();
         let mut kinds = String::new();

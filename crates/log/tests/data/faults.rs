@@ -3,7 +3,11 @@
 
 use std::time::Duration;
 
-use tidemill_log::{recover::Recovered, roll::RollError};
+use tidemill_log::{
+    ckpt::{Landed, close},
+    recover::Recovered,
+    roll::RollError,
+};
 use tidemill_store::testing::FaultPlan;
 use tidemill_wire::ids::{Offset, WriterId};
 
@@ -90,7 +94,11 @@ fn a_log_that_was_closed_stops_its_writer() {
         rig.append_random(0).await;
         rig.roller.round().await.unwrap();
         let listed = world.store.list_all("").await.unwrap();
-        tidemill_log::ckpt::close(&world.store, writer, [7; 16], 0, &[0, 1, 2])
+        let landed = Landed {
+            decided_below: 0,
+            above: vec![0, 1, 2],
+        };
+        close(&world.store, writer, [7; 16], &landed, None)
             .await
             .unwrap();
         rig.append_random(0).await;

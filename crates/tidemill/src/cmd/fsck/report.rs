@@ -5,8 +5,6 @@ use std::io::{self, Write};
 use serde::Serialize;
 use tidemill_log::fsck::{Finding, Report};
 
-use super::metadata::is_metadata;
-
 /// The outcome; its number is the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -56,12 +54,21 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Nothing found yet in `store`.
-    pub fn new(store: String, deep: bool) -> Self {
+    /// What was found in `store`.
+    pub fn new(store: String, deep: bool, report: Report) -> Self {
+        let lines = |found: Vec<Finding>| found.into_iter().map(Line::from).collect();
         Self {
             store,
             deep,
-            ..Self::default()
+            damage: lines(report.damage),
+            garbage: lines(report.garbage),
+            pending: report.pending,
+            topics: report.topics,
+            partitions: report.partitions,
+            writers: report.writers,
+            objects: report.objects,
+            bytes: report.bytes,
+            error: None,
         }
     }
 
@@ -71,51 +78,6 @@ impl Findings {
             error: Some(error),
             ..Self::default()
         }
-    }
-
-    /// Something is lost, unreadable or contradictory.
-    pub fn damage(&mut self, key: &str, what: &str) {
-        self.damage.push(Line {
-            key: key.to_owned(),
-            what: what.to_owned(),
-        });
-    }
-
-    /// So many more objects were looked at.
-    pub fn looked_at(&mut self, objects: u64, bytes: u64) {
-        self.objects += objects;
-        self.bytes += bytes;
-    }
-
-    /// So many topics exist.
-    pub fn topics(&mut self, topics: usize) {
-        self.topics = topics as u64;
-    }
-
-    /// Adds what the log's check has found. Keys that are neither the log's nor the metadata's are
-    /// garbage.
-    pub fn add(&mut self, report: Report) {
-        self.damage
-            .extend(report.damage.into_iter().map(Line::from));
-        self.garbage
-            .extend(report.garbage.into_iter().map(Line::from));
-        let strangers = report.others.into_iter().filter(|key| !is_metadata(key));
-        self.garbage.extend(strangers.map(|key| {
-            let aside = key.starts_with("lost+found/");
-            let what = if aside {
-                "set aside as torn"
-            } else {
-                "no object of tidemill's"
-            };
-            Line {
-                key,
-                what: what.to_owned(),
-            }
-        }));
-        self.pending = report.pending;
-        self.writers = report.writers;
-        self.partitions = report.partitions;
-        self.looked_at(report.objects, report.bytes);
     }
 
     /// The outcome.
