@@ -29,20 +29,39 @@ fn seeds() {
     }
     let first = number("TIDEMILL_FIRST_SEED").unwrap_or(0);
     let count = number("TIDEMILL_SEEDS").unwrap_or(1_000);
-    let (mut failed, mut acknowledged, mut brokers, mut hedges) = (Vec::new(), 0, 0, 0);
-    for seed in first..first + count {
-        let outcome = run_seed(seed);
-        acknowledged += outcome.acknowledged;
-        brokers += outcome.brokers;
-        hedges += outcome.hedges;
-        if !outcome.findings.is_empty() {
-            complain(&outcome);
-            failed.push(seed);
-        }
-    }
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let share = |worker: usize| {
+        let seeds = (first..first + count).skip(worker).step_by(workers);
+        let judged = seeds.map(run_seed).inspect(|outcome| {
+            if !outcome.findings.is_empty() {
+                complain(outcome);
+            }
+        });
+        // The log of a run that went well is of no use.
+        let short = judged.map(|outcome| Outcome {
+            log: Vec::new(),
+            ..outcome
+        });
+        short.collect::<Vec<_>>()
+    };
+    let outcomes: Vec<Outcome> = std::thread::scope(|scope| {
+        let share = &share;
+        let shares: Vec<_> = (0..workers)
+            .map(|worker| scope.spawn(move || share(worker)))
+            .collect();
+        let joined = shares.into_iter().map(|share| share.join());
+        joined
+            .flat_map(|share| share.expect("a run reports, it does not panic"))
+            .collect()
+    });
+    let acknowledged: usize = outcomes.iter().map(|outcome| outcome.acknowledged).sum();
+    let brokers: usize = outcomes.iter().map(|outcome| outcome.brokers).sum();
+    let hedges: u64 = outcomes.iter().map(|outcome| outcome.hedges).sum();
     println!(
         "{count} seeds: {acknowledged} sends acknowledged by {brokers} brokers, {hedges} hedges"
     );
+    let failed = outcomes.iter().filter(|outcome| !outcome.findings.is_empty());
+    let failed: Vec<u64> = failed.map(|outcome| outcome.seed).collect();
     assert!(failed.is_empty(), "failing seeds: {failed:?}");
     assert!(acknowledged as u64 > count * 10, "too little happened");
     assert!(hedges > count, "too few twins");

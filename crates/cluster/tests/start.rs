@@ -252,7 +252,7 @@ async fn a_writer_that_wrote_within_a_minute_is_warned_of() {
         assert_eq!(appended, Ok(Offset(0)));
         // The process is gone, or cannot be reached.
         early.tasks.abort_all();
-        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        late.clock.sleep(Duration::from_secs(seconds)).await;
         late.clock.step_ms(-1_000 * behind);
         let second = start(options(&late)).await.expect("a start");
         let writer = first.cluster.writer();
