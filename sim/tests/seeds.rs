@@ -60,7 +60,9 @@ fn seeds() {
     println!(
         "{count} seeds: {acknowledged} sends acknowledged by {brokers} brokers, {hedges} hedges"
     );
-    let failed = outcomes.iter().filter(|outcome| !outcome.findings.is_empty());
+    let failed = outcomes
+        .iter()
+        .filter(|outcome| !outcome.findings.is_empty());
     let failed: Vec<u64> = failed.map(|outcome| outcome.seed).collect();
     assert!(failed.is_empty(), "failing seeds: {failed:?}");
     assert!(acknowledged as u64 > count * 10, "too little happened");
