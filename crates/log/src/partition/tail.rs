@@ -14,8 +14,8 @@ use tidemill_wire::ids::Offset;
 use super::Partition;
 use crate::types::TailBatch;
 
-/// What a batch in a tail takes beside its bytes: its entry, its place in the WAL, its head. Counted
-/// so that batches of one small record each do not take many times what is allowed (L2).
+/// What a batch in a tail takes beside its bytes: its entry, its place in the WAL, its head.
+/// Counted so that batches of one small record each do not take many times what is allowed (L2).
 const BATCH_OVERHEAD_BYTES: u64 = 256;
 
 /// Bytes of memory that a batch of `size_bytes` stands for.
