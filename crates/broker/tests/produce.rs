@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use common::{Client, batch, produce_request, start, values};
+use common::{Client, admin::alter, batch, produce_request, start, values};
 use tidemill_wire::{
     ErrorCode, Str,
     batch::{BatchBuilder, BatchHeader, Compression, TimestampType, verify_crc},
@@ -444,4 +444,56 @@ async fn kip_467_the_records_to_blame_are_named_as_kafka_names_them() {
     let refused = client.produce("t", 0, Bytes::from(two)).await;
     assert_eq!(refused.error_code, ErrorCode::INVALID_RECORD);
     assert!(refused.record_errors.is_empty());
+}
+
+/// How long the second of two produces takes, right after the first, in milliseconds.
+async fn second_takes(h: &common::Harness, client: &mut Client) -> u64 {
+    // The last PUT is long ago.
+    h.sleep(Duration::from_secs(1)).await;
+    client.produce("t", 0, batch(&["a"])).await;
+    let start = h.runtime.clock.monotonic();
+    client.produce("t", 0, batch(&["b"])).await;
+    let took = h.runtime.clock.monotonic() - start;
+    u64::try_from(took.as_millis()).expect("short")
+}
+
+#[tokio::test(start_paused = true)]
+async fn tidemill_latency_is_changed_live() {
+    const SET: i8 = 0;
+    const DELETE: i8 = 1;
+    let h = start().await;
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    assert!(
+        second_takes(&h, &mut client).await < 5,
+        "the default of memory"
+    );
+    for (class, least, most) in [("balanced", 45, 52), ("economy", 240, 252), ("low", 0, 4)] {
+        let changes = [("tidemill.latency", SET, class)];
+        assert_eq!(alter(&mut client, 2, "t", &changes).await, 0);
+        let took = second_takes(&h, &mut client).await;
+        assert!((least..=most).contains(&took), "{class}: {took} ms");
+    }
+    // The broker's key is the default of topics without one.
+    let changes = [("tidemill.latency", DELETE, "")];
+    assert_eq!(alter(&mut client, 2, "t", &changes).await, 0);
+    let changes = [("tidemill.latency", SET, "economy")];
+    assert_eq!(alter(&mut client, 4, "", &changes).await, 0);
+    let took = second_takes(&h, &mut client).await;
+    assert!((240..=252).contains(&took), "{took} ms");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_of_many_partitions_is_one_put() {
+    let h = start().await;
+    h.topic("t", 50).await;
+    let mut client = h.connect();
+    let parts: Vec<_> = (0..50).map(|index| (index, batch(&["x"]))).collect();
+    let before = h.log.store().counters().puts;
+    for _ in 0..20 {
+        let response = client.call(9, &produce_request("t", &parts)).await;
+        let parts = &response.responses[0].partition_responses;
+        assert!(parts.iter().all(|part| part.error_code == ErrorCode::NONE));
+    }
+    assert_eq!(h.log.store().counters().puts - before, 20);
 }
