@@ -397,41 +397,35 @@ fn a_class_changed_live_keeps_the_order() {
     });
 }
 
+/// PUTs of twenty rounds over 64 partitions, between whose appends the engine may run.
+async fn puts_of_rounds(gathers: bool) -> u64 {
+    let world = World::open(S3, 10, 64).await;
+    let before = world.store.counters().puts;
+    for _ in 0..20 {
+        let gather = gathers.then(|| world.log.gather());
+        let mut waiting = Vec::new();
+        for index in 0..64 {
+            waiting.push(world.append(index, batch(&[4; 100], 1), Latency::Low));
+            tokio::task::yield_now().await;
+        }
+        drop(gather);
+        for appended in waiting {
+            appended.wait().await.unwrap();
+        }
+    }
+    world.store.counters().puts - before
+}
+
 /// What one request appends to many partitions leaves in one PUT.
 #[test]
 fn gathered_entries_are_one_flush() {
-    let executor = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    executor.block_on(async {
-        let none = Model {
-            put: (1e-6, 1e-6, 1e12),
-            get: (1e-6, 1e-6, 1e12),
-            stalled: 0.0,
-        };
-        let world = World::open(none, 10, 64).await;
-        let before = world.store.counters().puts;
-        let rounds = 50;
-        for _ in 0..rounds {
-            let gather = world.log.gather();
-            let appended: Vec<_> = (0..64)
-                .map(|index| {
-                    let appended = world.append(index, batch(&[4; 100], 1), Latency::Low);
-                    // Time for the engine's thread to wake up.
-                    std::hint::spin_loop();
-                    appended
-                })
-                .collect();
-            drop(gather);
-            for appended in appended {
-                appended.wait().await.unwrap();
-            }
-            world.sleep_ms(6).await;
-        }
-        let puts = world.store.counters().puts - before;
-        assert!(puts <= rounds + 2, "{puts}");
+    simulate(async {
+        assert_eq!(puts_of_rounds(true).await, 20);
+        assert_eq!(
+            puts_of_rounds(false).await,
+            40,
+            "the first of each leaves alone"
+        );
     });
 }
 

@@ -17,8 +17,10 @@ const LARGE_BYTES: u64 = 128 << 10;
 pub const MEASURED_BYTES_MAX: u64 = 8 << 20;
 /// Large requests that a rate rests on, at least.
 const FIT_LARGE_MIN: usize = 16;
-/// Samples between two calculations, which cost some microseconds.
+/// Samples between two calculations, which cost some microseconds, while the window fills.
 const REFRESH: u32 = 32;
+/// The same once it is full: a tenth of it.
+const REFRESH_FULL: u32 = 100;
 /// A fitted slope counts if its standard error is below this share of it.
 const FIT_ERROR_MAX: f64 = 0.25;
 /// Assumed until measured: what one stream to a bucket usually does.
@@ -95,7 +97,12 @@ impl Estimator {
         self.estimate.measured += 1;
         self.new += 1;
         // In the beginning every sample changes much.
-        if self.new >= REFRESH || self.recent.len() < REFRESH as usize {
+        let every = match self.recent.len() {
+            SAMPLES => REFRESH_FULL,
+            len if len < REFRESH as usize => 1,
+            _ => REFRESH,
+        };
+        if self.new >= every {
             self.refresh();
         }
     }
