@@ -280,3 +280,44 @@ async fn every_stage_of_a_record_is_counted_once() {
     assert_eq!(after, before.map(|count| count + 1));
     assert_eq!(first_bytes, 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_hour_with_a_waiting_consumer_costs_at_most_360_gets() {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    /// How old a proof of leadership the binary's own look may be, as Fetch's (R7).
+    const DOUBT_EVERY: Duration = Duration::from_secs(10);
+    let h = start().await;
+    h.topic("t", 1).await;
+    let mut consumer = h.connect();
+    let mut producer = h.connect();
+    producer.produce("t", 0, batch(&["a"])).await;
+    let doubting = {
+        let (log, clock) = (h.log.clone(), h.runtime.clock.clone());
+        async move {
+            loop {
+                clock.sleep(DOUBT_EVERY).await;
+                log.fresh_within(DOUBT_EVERY).await.expect("nobody else");
+            }
+        }
+    };
+    let doubting = h.runtime.tasks.spawn("doubt", doubting);
+    let before = h.log.store().counters();
+    let end = h.runtime.clock.monotonic() + HOUR;
+    let waiting = FetchRequest {
+        max_wait_ms: 500,
+        min_bytes: 1,
+        ..fetch_request("t", &[(0, 1)])
+    };
+    while h.runtime.clock.monotonic() < end {
+        let answer = consumer.call(12, &waiting).await;
+        assert_eq!(answer.error_code, ErrorCode::NONE);
+    }
+    doubting.abort();
+    let after = h.log.store().counters();
+    assert_eq!(
+        (after.put_tries, after.lists),
+        (before.put_tries, before.lists)
+    );
+    let gets = after.gets - before.gets;
+    assert!((1..=360).contains(&gets), "{gets}");
+}
