@@ -19,9 +19,9 @@ use std::{
 };
 
 use async_trait::async_trait;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
-use tidemill_runtime::{Entropy, Runtime};
+use tidemill_runtime::{Entropy, Instant, Runtime};
 use tidemill_store::{
     Backend, Memory, ObjectMeta, Payload, PutAnswer, StoreError, StoreErrorKind, testing::Operation,
 };
@@ -149,6 +149,7 @@ pub struct ModelStore {
     model: LatencyModel,
     memory: Memory,
     timer: Timer,
+    runtime: Runtime,
     faults: Entropy,
     counters: Counters,
     /// Keys of PUTs under way.
@@ -159,6 +160,25 @@ impl fmt::Debug for ModelStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("ModelStore").field(&self.options).finish()
     }
+}
+
+/// Bytes copied at a time before other tasks get their turn.
+const COPIED_AT_ONCE: usize = 256 << 10;
+
+/// One copy of a body.
+async fn joined(body: &Payload) -> Bytes {
+    let mut out = BytesMut::with_capacity(usize::try_from(body.len()).unwrap_or(0));
+    let mut pause_at = COPIED_AT_ONCE;
+    for slice in body.slices() {
+        for piece in slice.chunks(COPIED_AT_ONCE) {
+            out.extend_from_slice(piece);
+            if out.len() >= pause_at {
+                pause_at = out.len() + COPIED_AT_ONCE;
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+    out.freeze()
 }
 
 /// Ends a PUT's being under way, also if its caller lets go of it.
@@ -188,6 +208,7 @@ impl ModelStore {
             model: LatencyModel::new(options.profile, options.stalls, options.seed),
             memory: Memory::new(runtime.clock.clone()),
             timer: Timer::new(runtime),
+            runtime: runtime.clone(),
             faults: Entropy::from_seed(options.seed ^ FAULT_SEED),
             counters: Counters::default(),
             under_way: Mutex::default(),
@@ -206,10 +227,15 @@ impl ModelStore {
         }
     }
 
-    async fn wait(&self, operation: Operation, lane: &str, bytes: u64) {
+    /// When a request sent now is answered.
+    fn due(&self, operation: Operation, lane: &str, bytes: u64) -> Instant {
         let latency = self.model.draw(operation, lane, bytes);
+        self.runtime.clock.monotonic() + latency.first_byte + latency.transfer
+    }
+
+    async fn wait(&self, operation: Operation, lane: &str, bytes: u64) {
         self.timer
-            .sleep(latency.first_byte + latency.transfer)
+            .sleep_until(self.due(operation, lane, bytes))
             .await;
     }
 
@@ -259,9 +285,12 @@ impl Backend for ModelStore {
             false => ("other/", &self.counters.puts),
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        self.wait(Operation::Put, lane, body.len()).await;
+        let due = self.due(Operation::Put, lane, body.len());
+        // While it is "sent", as a client would copy it into a socket.
+        let body = joined(&body).await;
+        self.timer.sleep_until(due).await;
         self.error("put", key)?;
-        let answer = self.memory.put_if_absent(key, body).await?;
+        let answer = self.memory.put_if_absent(key, body.into()).await?;
         self.fault(self.options.lost, StoreErrorKind::Unknown, "put", key)?;
         Ok(answer)
     }

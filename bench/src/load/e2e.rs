@@ -109,6 +109,15 @@ pub(super) fn nanos(since: Instant, until: Instant) -> u64 {
 /// # Errors
 /// A request fails or is refused, or a message does not arrive.
 pub async fn e2e(target: &Target, load: &E2eLoad) -> Result<E2eOutcome, BenchError> {
+    let (mine, load) = (target.clone(), load.clone());
+    // In a task, where an answer wakes it on the thread that has read it: the thread that waits for
+    // the whole program would have to be woken each time, by raw PUTs as well.
+    let measuring = async move { one_at_a_time(&mine, &load).await };
+    let task = target.runtime.tasks.spawn("bench-e2e", measuring);
+    task.join().await?
+}
+
+async fn one_at_a_time(target: &Target, load: &E2eLoad) -> Result<E2eOutcome, BenchError> {
     let clock = &target.runtime.clock;
     let mut sender = Sender::open(target, load).await?;
     let mut out = E2eOutcome::default();

@@ -61,7 +61,8 @@ impl Latency {
         if self.count() == 0 {
             return row;
         }
-        row.measure(&format!("{prefix}p50_ms"), self.quantile_ms(0.5))
+        row.measure(&format!("{prefix}mean_ms"), self.0.mean() / 1e3)
+            .measure(&format!("{prefix}p50_ms"), self.quantile_ms(0.5))
             .measure(&format!("{prefix}p95_ms"), self.quantile_ms(0.95))
             .measure(&format!("{prefix}p99_ms"), self.quantile_ms(0.99))
             .measure(&format!("{prefix}p99.9_ms"), self.quantile_ms(0.999))

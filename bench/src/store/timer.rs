@@ -1,7 +1,7 @@
 //! Timers exact to some tens of microseconds: Tokio's round up to a millisecond, a fifth of a PUT
 //! on S3 Express.
 
-use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
+use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
 
 use parking_lot::{Condvar, Mutex};
 use tidemill_runtime::{Clock, Instant, Runtime};
@@ -70,13 +70,12 @@ impl Timer {
         }
     }
 
-    /// Waits for `duration`; not at all if it is zero.
-    pub async fn sleep(&self, duration: Duration) {
-        if duration.is_zero() {
+    /// Waits until `at`; not at all if that is past.
+    pub async fn sleep_until(&self, at: Instant) {
+        if at <= self.runtime.clock.monotonic() {
             return;
         }
         let (wake, woken) = oneshot::channel();
-        let at = self.runtime.clock.monotonic() + duration;
         let starts = {
             let mut state = self.shared.state.lock();
             state.number += 1;
