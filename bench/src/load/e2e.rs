@@ -191,11 +191,13 @@ impl<'a> Sender<'a> {
     async fn send(&mut self, number: u64) -> Result<Sent, BenchError> {
         let clock = &self.target.runtime.clock;
         let wanted = (number + 1) * self.load.shape.batch_records.max(1) as u64;
-        let mut waiting = self.fetch().await?;
-        let sent = clock.monotonic();
-        let intended = nanos(self.origin, sent);
+        // Built beforehand, as whoever puts it raw has it: what a client does before it sends is
+        // not the broker's.
+        let intended = nanos(self.origin, clock.monotonic());
         let body = self.message.stamped(0, number, intended, clock.now_ms())?;
         let request = produce_request(&self.load.topic, 0, body.clone(), -1);
+        let mut waiting = self.fetch().await?;
+        let sent = clock.monotonic();
         let acknowledged = self.producer.send_up_to(PRODUCE_BY_NAME, &request).await?;
         let mut rounds = 0;
         loop {
