@@ -230,6 +230,9 @@ pub struct Started {
     /// Seed of the stores' delays, the same for broker and raw PUTs.
     #[arg(long, default_value_t = 7)]
     pub store_seed: u64,
+    /// MiB that a model touches at its start, as memory that nobody has touched is slow.
+    #[arg(long, default_value_t = 2_048)]
+    pub warm_mib: usize,
     /// Keep data and logs.
     #[arg(long)]
     pub keep: bool,

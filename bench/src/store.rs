@@ -34,6 +34,8 @@ use crate::{
 
 const SCHEME: &str = "model:";
 const STALL_MS: u64 = 1_000;
+/// A quarter of the memory of the machines that this is run on.
+const WARM_MIB_MAX: u64 = 6_144;
 /// Sets the faults' random numbers apart from the delays'.
 const FAULT_SEED: u64 = 0x6661_756c_7473;
 
@@ -50,6 +52,10 @@ pub struct ModelOptions {
     pub errors: f64,
     /// Share of writes that are carried out and answered with an error (`lost=SHARE`).
     pub lost: f64,
+    /// MiB touched and given back when the store is opened (`warm=MIB`). What it keeps is memory
+    /// that nobody has touched before, and in a virtual machine whose host takes back what is free a
+    /// first touch costs a millisecond a megabyte, which no broker on a real store would pay.
+    pub warm_mib: usize,
 }
 
 impl ModelOptions {
@@ -62,6 +68,7 @@ impl ModelOptions {
             seed,
             errors: 0.0,
             lost: 0.0,
+            warm_mib: 0,
         }
     }
 
@@ -72,7 +79,8 @@ impl ModelOptions {
     pub fn parse(url: &str) -> Option<Result<Self, BenchError>> {
         let rest = url.strip_prefix(SCHEME)?;
         Some(Self::parse_rest(rest).map_err(|what| {
-            let how = "`model:PROFILE?seed=N&stall=SHARE&stall_ms=N&errors=SHARE&lost=SHARE`";
+            let how = "`model:PROFILE?seed=N&stall=SHARE&stall_ms=N&errors=SHARE&lost=SHARE&\
+                       warm=MIB`";
             BenchError::Failed(format!("`{url}`: {what}; write {how}"))
         }))
     }
@@ -98,6 +106,7 @@ impl ModelOptions {
                 "stall_ms" => options.stalls.duration = Duration::from_millis(number()?),
                 "errors" => options.errors = share()?,
                 "lost" => options.lost = share()?,
+                "warm" => options.warm_mib = number()?.min(WARM_MIB_MAX) as usize,
                 _ => return Err(wrong()),
             }
         }
@@ -117,6 +126,9 @@ impl fmt::Display for ModelOptions {
         }
         if self.lost > 0.0 {
             write!(f, "&lost={}", self.lost)?;
+        }
+        if self.warm_mib > 0 {
+            write!(f, "&warm={}", self.warm_mib)?;
         }
         Ok(())
     }
@@ -162,6 +174,15 @@ impl fmt::Debug for ModelStore {
     }
 }
 
+/// Touches so much memory and gives it back to the allocator.
+fn warm(mib: usize) {
+    const BLOCK_MIB: usize = 4;
+    let blocks: Vec<Vec<u8>> = (0..mib / BLOCK_MIB)
+        .map(|_| vec![1; BLOCK_MIB << 20])
+        .collect();
+    drop(std::hint::black_box(blocks));
+}
+
 /// Bytes copied at a time before other tasks get their turn.
 const COPIED_AT_ONCE: usize = 256 << 10;
 
@@ -203,6 +224,7 @@ impl ModelStore {
     /// An empty store.
     #[must_use]
     pub fn new(options: ModelOptions, runtime: &Runtime) -> Self {
+        warm(options.warm_mib);
         Self {
             options,
             model: LatencyModel::new(options.profile, options.stalls, options.seed),

@@ -34,7 +34,10 @@ pub enum StoreKind {
 impl StoreKind {
     /// A model's profile, with its seed.
     pub fn profile(profile: Profile, started: &cli::Started) -> ModelOptions {
-        ModelOptions::new(profile, started.store_seed)
+        ModelOptions {
+            warm_mib: started.warm_mib,
+            ..ModelOptions::new(profile, started.store_seed)
+        }
     }
 
     /// A store by its name on the command line.
@@ -46,6 +49,17 @@ impl StoreKind {
             Some(options) => Ok(Self::Model(options?)),
             None => Ok(Self::Url(name.to_owned())),
         }
+    }
+}
+
+/// The allocator keeps what is given back, so that memory once touched stays so.
+const PURGE_DELAY: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "-1");
+
+/// The raw side's: what is put is copied while the delay runs.
+fn cold(options: ModelOptions) -> ModelOptions {
+    ModelOptions {
+        warm_mib: 0,
+        ..options
     }
 }
 
@@ -81,9 +95,10 @@ impl Place {
             StoreKind::Model(options) => Ok(Self {
                 launch: Launch {
                     data: options.to_string(),
+                    environment: vec![(PURGE_DELAY.0.to_owned(), PURGE_DELAY.1.to_owned())],
                     ..Launch::default()
                 },
-                raw: Arc::new(ModelStore::new(*options, runtime)),
+                raw: Arc::new(ModelStore::new(cold(*options), runtime)),
                 _server: None,
             }),
             StoreKind::Directory(sync) => {
