@@ -10,6 +10,7 @@ use std::{
     fs::OpenOptions,
     io::Write,
     path::{Path, PathBuf},
+    pin::Pin,
 };
 
 use tidemill_runtime::Runtime;
@@ -85,17 +86,21 @@ impl<'a> Output<'a> {
 /// # Errors
 /// The measurement failed.
 pub async fn run(cli: Cli, runtime: &Runtime, out: &mut dyn Write) -> Result<(), BenchError> {
-    let mut out = Output::new(out, cli.json.as_deref());
-    match cli.command {
-        Command::Produce(args) => load::produce(args, runtime, &mut out).await,
-        Command::Consume(args) => load::consume(args, runtime, &mut out).await,
+    let out = &mut Output::new(out, cli.json.as_deref());
+    // Boxed, so that they are compiled here once and not again in every binary.
+    let running: Pin<Box<dyn Future<Output = Result<(), BenchError>> + '_>> = match cli.command {
+        Command::Produce(args) => Box::pin(load::produce(args, runtime, out)),
+        Command::Consume(args) => Box::pin(load::consume(args, runtime, out)),
         Command::E2e(args) => match args.store.clone() {
-            Some(store) => latency::sizes(&store, args, runtime, &mut out).await,
-            None => load::e2e(args, runtime, &mut out).await,
+            Some(store) => {
+                Box::pin(async move { latency::sizes(&store, args, runtime, out).await })
+            }
+            None => Box::pin(load::e2e(args, runtime, out)),
         },
-        Command::Latency(args) => latency::run(args, runtime, &mut out).await,
-        Command::S3(args) => s3::run(args, runtime, &mut out).await,
-        Command::Disk(args) => disk::run(args, runtime, &mut out).await,
-        Command::Compare(args) => compare::run(args, runtime, &mut out).await,
-    }
+        Command::Latency(args) => Box::pin(latency::run(args, runtime, out)),
+        Command::S3(args) => Box::pin(s3::run(args, runtime, out)),
+        Command::Disk(args) => Box::pin(disk::run(args, runtime, out)),
+        Command::Compare(args) => Box::pin(compare::run(args, runtime, out)),
+    };
+    running.await
 }

@@ -18,8 +18,9 @@ pub const DEFAULT_MAX_FRAME: usize = 100 << 20;
 /// claims a large frame and then is silent costs no more than this.
 const FIRST_RESERVE: usize = 16 << 10;
 
-/// The most that is reserved at once later, in bytes.
-const NEXT_RESERVE: usize = 1 << 20;
+/// The most that is reserved at once later, in bytes. Every further piece costs a copy of those
+/// before it, so a frame of megabytes has few.
+const NEXT_RESERVE: usize = 64 << 20;
 
 /// How many times what has come of a frame may be reserved for the rest of it.
 const GROWTH: usize = 8;
