@@ -53,8 +53,8 @@ pub struct ModelOptions {
     /// Share of writes that are carried out and answered with an error (`lost=SHARE`).
     pub lost: f64,
     /// MiB touched and given back when the store is opened (`warm=MIB`). What it keeps is memory
-    /// that nobody has touched before, and in a virtual machine whose host takes back what is free a
-    /// first touch costs a millisecond a megabyte, which no broker on a real store would pay.
+    /// that nobody has touched before, and in a virtual machine whose host takes back what is free
+    /// a first touch costs a millisecond a megabyte, which no broker on a real store would pay.
     pub warm_mib: usize,
 }
 
