@@ -385,8 +385,10 @@ async fn k12_a_partition_that_has_filled_its_maximum_is_answered_at_once() {
 /// that wants its place; who finds no place is served without session.
 #[tokio::test(start_paused = true)]
 async fn k13_a_full_session_cache_evicts_the_stale_and_the_small() {
-    let mut config = BrokerConfig::default();
-    config.fetch_sessions_max = 2;
+    let config = BrokerConfig {
+        fetch_sessions_max: 2,
+        ..BrokerConfig::default()
+    };
     let h = common::start_with(Runtime::simulated(1, common::NOW_MS), config).await;
     h.topic("t", 4).await;
     let mut client = h.connect();

@@ -98,7 +98,7 @@ fn the_latency_class_follows_the_store() {
 }
 
 #[test]
-fn listening_everywhere_needs_an_address_for_clients() {
+fn k93_listening_everywhere_needs_an_address_for_clients() {
     for all in ["0.0.0.0:9092", "[::]:9092", ":9092", "PLAINTEXT://:9092"] {
         let error = refused(&[&format!("listeners={all}")]);
         assert!(error.contains("`advertised.listeners` must say"), "{error}");
@@ -135,7 +135,7 @@ fn clients_are_never_told_a_wildcard() {
 }
 
 #[test]
-fn localhost_is_told_as_an_address() {
+fn k57_localhost_is_told_as_an_address() {
     assert_eq!(
         addresses(&["listeners=localhost:9092"]),
         [pair("localhost:9092", "PLAINTEXT://127.0.0.1:9092")]

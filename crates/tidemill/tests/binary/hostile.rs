@@ -11,6 +11,9 @@ use crate::harness::{Broker, Setup, records};
 /// More growth than this of the resident memory is no accident, in KiB.
 const GROWTH_KIB_MAX: u64 = 16 << 10;
 
+/// A bad connection is closed well within this.
+const CLOSE: Duration = Duration::from_secs(20);
+
 /// Sends `bytes` and waits until the broker closes.
 fn closed_after(broker: &Broker, bytes: &[u8], within: Duration) {
     let mut stream = TcpStream::connect(&broker.address).expect("connections are accepted");
@@ -128,4 +131,25 @@ fn claims_of_large_frames_take_no_memory_and_silence_is_cut_off() {
     closed_after(&broker, &[], within);
     assert_eq!(broker.consume("tides").len(), 2 * before.len());
     assert_eq!(broker.stop(), Some(0));
+}
+
+/// K3, K87: the connection is closed, and whoever looks for the reason finds client, key and version.
+#[test]
+fn k87_refused_versions_are_logged_with_who_asked() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let broker = Setup::new(dir.path()).start();
+    let mut body = [&0_i16.to_be_bytes()[..], &2_i16.to_be_bytes()].concat();
+    body.extend(7_i32.to_be_bytes());
+    body.extend(9_i16.to_be_bytes());
+    body.extend(b"old-timer");
+    let size = i32::try_from(body.len()).expect("it is small");
+    closed_after(&broker, &[&size.to_be_bytes()[..], &body].concat(), CLOSE);
+    let told = |line: &&str| {
+        ["old-timer", "api_key=0", "version=2"]
+            .iter()
+            .all(|w| line.contains(w))
+    };
+    let err = broker.err();
+    assert!(err.lines().any(|line| told(&line)), "{err}");
+    broker.produce("tides", &records(1, "and nobody else notices"));
 }
