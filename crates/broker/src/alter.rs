@@ -8,10 +8,11 @@ use std::{
 
 use futures_util::future::join_all;
 use tidemill_cluster::{Change, Image, image::Configs};
-use tidemill_wire::{ErrorCode, ids::NodeId};
+use tidemill_wire::{ErrorCode, Str, ids::NodeId};
 
 use crate::{
     Broker,
+    api::Context,
     config::{
         AlterOp, Alteration, Role, Scope, View, alter_broker, alter_topic, broker_def,
         replace_broker, replace_topic,
@@ -47,8 +48,49 @@ pub(crate) enum How {
     Change(Vec<(String, i8, Option<String>)>),
 }
 
+/// What became of one resource, in the words of both APIs.
+pub(crate) struct Done {
+    /// The resource's type.
+    pub kind: i8,
+    /// Its name.
+    pub name: Str,
+    /// NONE, or why nothing was changed.
+    pub code: ErrorCode,
+    /// The reason in words.
+    pub message: Option<Str>,
+}
+
+/// Changes resources and tells of each.
+pub(crate) async fn answered(
+    context: &Context,
+    edits: Vec<Edit>,
+    validate_only: bool,
+) -> impl Iterator<Item = Done> {
+    let named: Vec<_> = edits
+        .iter()
+        .map(|edit| (edit.kind, Str::from(edit.name.clone())))
+        .collect();
+    let outcomes = alter(&context.broker, edits, validate_only).await;
+    named
+        .into_iter()
+        .zip(outcomes)
+        .map(|((kind, name), outcome)| {
+            let refusal = outcome.err();
+            Done {
+                kind,
+                name,
+                code: context.error(
+                    refusal
+                        .as_ref()
+                        .map_or(ErrorCode::NONE, |refusal| refusal.code),
+                ),
+                message: refusal.and_then(|refusal| refusal.text()),
+            }
+        })
+}
+
 /// Changes resources, each by itself and as a whole or not at all.
-pub(crate) async fn alter(
+async fn alter(
     broker: &Arc<Broker>,
     edits: Vec<Edit>,
     validate_only: bool,

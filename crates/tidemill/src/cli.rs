@@ -185,8 +185,12 @@ pub struct Produce {
     /// What separates key and value in a line; without it, a line is a value without key.
     #[arg(long, short = 'K')]
     pub key_separator: Option<String>,
-    /// `none`, `gzip`, `snappy`, `lz4` or `zstd`.
-    #[arg(long, default_value = "none")]
+    /// How to compress the batches.
+    #[arg(
+        long,
+        default_value = "none",
+        value_parser = ["none", "gzip", "snappy", "lz4", "zstd"]
+    )]
     pub compression: String,
 }
 

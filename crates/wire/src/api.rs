@@ -6,6 +6,58 @@ use std::ops::RangeInclusive;
 use crate::codec::{DecodeError, DecodeErrorKind, Decoder, EncodeError, Encoder, Message, Request};
 use crate::messages::*;
 
+/// Declares an enum of one message a key.
+macro_rules! bodies {
+    ($(#[$doc:meta])* $kind:ident: $($name:ident $message:ident)*) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq)]
+        #[allow(missing_docs)]
+        pub enum $kind { $($name($message),)* }
+
+        impl $kind {
+            /// The key that it belongs to.
+            #[must_use]
+            pub const fn key(&self) -> ApiKey {
+                match self { $(Self::$name(_) => ApiKey::$name,)* }
+            }
+
+            /// Reads the body.
+            ///
+            /// # Errors
+            /// If the bytes are not this version of the message.
+            pub fn decode(
+                key: ApiKey,
+                version: i16,
+                decoder: &mut Decoder,
+            ) -> Result<Self, DecodeError> {
+                match key { $(ApiKey::$name => decoder.message(version).map(Self::$name),)* }
+            }
+
+            /// Writes the body.
+            ///
+            /// # Errors
+            /// If the version cannot carry it.
+            pub fn encode(&self, encoder: &mut Encoder, version: i16) -> Result<(), EncodeError> {
+                match self { $(Self::$name(message) => message.encode(encoder, version),)* }
+            }
+
+            /// A made-up message that the version can carry.
+            #[cfg(feature = "sample")]
+            #[must_use]
+            pub fn sample(key: ApiKey, version: i16, g: &mut crate::sample::Gen) -> Self {
+                use crate::sample::Sample;
+                match key { $(ApiKey::$name => Self::$name(Sample::sample(g, version)),)* }
+            }
+        }
+
+        $(impl From<$message> for $kind {
+            fn from(message: $message) -> Self {
+                Self::$name(message)
+            }
+        })*
+    };
+}
+
 /// Declares every API: key, name, messages, and the versions that ApiVersions advertises, if any.
 macro_rules! apis {
     ($(
@@ -62,104 +114,16 @@ macro_rules! apis {
         $(impl Request for $request {
             const KEY: ApiKey = ApiKey::$name;
             type Response = $response;
-        }
-
-        impl From<$request> for RequestKind {
-            fn from(request: $request) -> Self {
-                Self::$name(request)
-            }
-        }
-
-        impl From<$response> for ResponseKind {
-            fn from(response: $response) -> Self {
-                Self::$name(response)
-            }
         })*
 
-        /// A request of any key.
-        #[derive(Clone, Debug, PartialEq)]
-        #[allow(missing_docs)]
-        pub enum RequestKind { $($name($request),)* }
-
-        impl RequestKind {
-            /// The key of the request.
-            #[must_use]
-            pub const fn key(&self) -> ApiKey {
-                match self { $(Self::$name(_) => ApiKey::$name,)* }
-            }
-
-            /// Reads the body of a request.
-            ///
-            /// # Errors
-            /// If the bytes are not this version of the request.
-            pub fn decode(
-                key: ApiKey,
-                version: i16,
-                decoder: &mut Decoder,
-            ) -> Result<Self, DecodeError> {
-                match key { $(ApiKey::$name => decoder.message(version).map(Self::$name),)* }
-            }
-
-            /// Writes the body.
-            ///
-            /// # Errors
-            /// If the version cannot carry it.
-            pub fn encode(&self, encoder: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-                match self { $(Self::$name(message) => message.encode(encoder, version),)* }
-            }
+        bodies! {
+            /// A request of any key.
+            RequestKind: $($name $request)*
         }
 
-        #[cfg(feature = "sample")]
-        impl RequestKind {
-            /// A made-up request that the version can carry.
-            #[must_use]
-            pub fn sample(key: ApiKey, version: i16, g: &mut crate::sample::Gen) -> Self {
-                use crate::sample::Sample;
-                match key { $(ApiKey::$name => Self::$name(Sample::sample(g, version)),)* }
-            }
-        }
-
-        #[cfg(feature = "sample")]
-        impl ResponseKind {
-            /// A made-up response that the version can carry.
-            #[must_use]
-            pub fn sample(key: ApiKey, version: i16, g: &mut crate::sample::Gen) -> Self {
-                use crate::sample::Sample;
-                match key { $(ApiKey::$name => Self::$name(Sample::sample(g, version)),)* }
-            }
-        }
-
-        /// A response of any key.
-        #[derive(Clone, Debug, PartialEq)]
-        #[allow(missing_docs)]
-        pub enum ResponseKind { $($name($response),)* }
-
-        impl ResponseKind {
-            /// The key of the request that it answers.
-            #[must_use]
-            pub const fn key(&self) -> ApiKey {
-                match self { $(Self::$name(_) => ApiKey::$name,)* }
-            }
-
-            /// Reads the body of a response.
-            ///
-            /// # Errors
-            /// If the bytes are not this version of the response.
-            pub fn decode(
-                key: ApiKey,
-                version: i16,
-                decoder: &mut Decoder,
-            ) -> Result<Self, DecodeError> {
-                match key { $(ApiKey::$name => decoder.message(version).map(Self::$name),)* }
-            }
-
-            /// Writes the body.
-            ///
-            /// # Errors
-            /// If the version cannot carry it.
-            pub fn encode(&self, encoder: &mut Encoder, version: i16) -> Result<(), EncodeError> {
-                match self { $(Self::$name(message) => message.encode(encoder, version),)* }
-            }
+        bodies! {
+            /// A response to a request of any key.
+            ResponseKind: $($name $response)*
         }
     };
 }

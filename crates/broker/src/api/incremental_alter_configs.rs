@@ -8,7 +8,7 @@ use tidemill_wire::messages::incremental_alter_configs::{
 };
 
 use super::Context;
-use crate::alter::{Edit, How, alter};
+use crate::alter::{Edit, How, answered};
 
 pub(super) async fn handle(
     context: Context,
@@ -32,29 +32,15 @@ pub(super) async fn handle(
             }
         })
         .collect();
-    let named: Vec<_> = edits
-        .iter()
-        .map(|edit| (edit.kind, edit.name.clone()))
-        .collect();
-    let outcomes = alter(&context.broker, edits, request.validate_only).await;
-    let responses = named
-        .into_iter()
-        .zip(outcomes)
-        .map(|((resource_type, name), outcome)| {
-            let mut response = AlterConfigsResourceResponse {
-                resource_type,
-                resource_name: name.into(),
-                ..AlterConfigsResourceResponse::default()
-            };
-            if let Err(refusal) = outcome {
-                response.error_code = context.error(refusal.code);
-                response.error_message = refusal.text();
-            }
-            response
-        });
-    let responses = responses.collect();
+    let responses = answered(&context, edits, request.validate_only).await;
+    let responses = responses.map(|done| AlterConfigsResourceResponse {
+        resource_type: done.kind,
+        resource_name: done.name,
+        error_code: done.code,
+        error_message: done.message,
+    });
     IncrementalAlterConfigsResponse {
-        responses,
+        responses: responses.collect(),
         ..IncrementalAlterConfigsResponse::default()
     }
 }

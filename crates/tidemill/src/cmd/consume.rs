@@ -79,6 +79,11 @@ pub async fn run(
         true => Some(offsets::list(&client, &args.topic, &indexes, offsets::LATEST).await?),
         false => None,
     };
+    if let Some((index, next, end)) = beyond(&next, end.as_ref()) {
+        let topic = &args.topic;
+        let what = format!("`{topic}-{index}` ends at {end}: there is no offset {next}");
+        return Err(CommandError(what));
+    }
     let mut progress = Progress {
         next,
         end,
@@ -94,6 +99,15 @@ pub async fn run(
     }
     out.flush()?;
     Ok(())
+}
+
+/// The first partition, its offset and its end, if every one ends before where it is to be read
+/// from.
+fn beyond(next: &BTreeMap<i32, i64>, end: Option<&BTreeMap<i32, i64>>) -> Option<(i32, i64, i64)> {
+    let with_end = |(index, next): (&i32, &i64)| Some((*index, *next, *end?.get(index)?));
+    let all: Option<Vec<_>> = next.iter().map(with_end).collect();
+    let all = all.filter(|all| all.iter().all(|(_, next, end)| next > end))?;
+    all.first().copied()
 }
 
 /// Another connection, as soon as there is one.

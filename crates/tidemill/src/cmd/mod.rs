@@ -63,7 +63,7 @@ pub fn check(what: &str, code: ErrorCode, message: Option<&str>) -> Result<(), C
     let said = message
         .map(|message| format!(": {message}"))
         .unwrap_or_default();
-    Err(CommandError(format!("{what}: {code}{said}")))
+    Err(CommandError(format!("`{what}`: {code}{said}")))
 }
 
 /// `key=value` pairs of `--config`.

@@ -57,7 +57,7 @@ impl StartError {
         match self {
             Self::Cluster(ClusterError::Superseded) => Exit::Superseded,
             Self::Cluster(error) if is_damage(error) => Exit::Damaged,
-            Self::ClusterId(_) => Exit::Usage,
+            Self::ClusterId(_) | Self::Open(OpenError::Settings { .. }) => Exit::Usage,
             _ => Exit::Failed,
         }
     }

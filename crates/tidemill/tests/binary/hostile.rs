@@ -133,7 +133,7 @@ fn claims_of_large_frames_take_no_memory_and_silence_is_cut_off() {
     assert_eq!(broker.stop(), Some(0));
 }
 
-/// K3, K87: the connection is closed, and whoever looks for the reason finds client, key and version.
+/// K3, K87: the connection is closed, and whoever looks for the reason finds client, key, version.
 #[test]
 fn k87_refused_versions_are_logged_with_who_asked() {
     let dir = tempfile::tempdir().expect("a directory");

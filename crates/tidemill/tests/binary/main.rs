@@ -12,6 +12,7 @@ mod fsck;
 mod harness;
 mod hostile;
 mod lifecycle;
+mod misuse;
 mod namespace;
 mod newer;
 mod outage;

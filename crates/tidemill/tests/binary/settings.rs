@@ -92,9 +92,11 @@ fn data_that_names_no_store() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut setup = Setup::new(dir.path());
     setup.data = Some("ftp://somewhere".to_owned());
-    let ended = run(setup.command(), "");
-    assert_ne!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.err.contains("ftp://somewhere"), "{ended:?}");
+    refused(
+        setup.command(),
+        dir.path(),
+        &["ftp://somewhere", "file:DIR"],
+    );
 }
 
 #[test]

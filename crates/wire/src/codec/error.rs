@@ -10,13 +10,58 @@ pub(crate) type Read<T> = Result<T, Box<DecodeError>>;
 pub(crate) type Written = Result<(), Box<EncodeError>>;
 
 /// Bytes that are not the message they claim to be.
+pub type DecodeError = FieldError<DecodeErrorKind>;
+
+/// A message that the version asked for cannot carry.
+pub type EncodeError = FieldError<EncodeErrorKind>;
+
+/// What is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DecodeError {
+pub struct FieldError<K> {
     /// What is wrong.
-    pub kind: DecodeErrorKind,
+    pub kind: K,
     /// The innermost field, as `Struct.field`; empty if no field is to blame.
     pub field: &'static str,
 }
+
+impl<K> FieldError<K> {
+    /// An error that no field is to blame for.
+    #[must_use]
+    pub const fn new(kind: K) -> Self {
+        Self { kind, field: "" }
+    }
+
+    #[cold]
+    pub(crate) fn boxed(kind: K) -> Box<Self> {
+        Box::new(Self::new(kind))
+    }
+
+    /// Names the field, unless an inner field has been named already.
+    #[cold]
+    pub(crate) fn at(mut self, field: &'static str) -> Self {
+        if self.field.is_empty() {
+            self.field = field;
+        }
+        self
+    }
+}
+
+impl<K> From<Box<FieldError<K>>> for FieldError<K> {
+    fn from(error: Box<FieldError<K>>) -> Self {
+        *error
+    }
+}
+
+impl<K: fmt::Display> fmt::Display for FieldError<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.field.is_empty() {
+            write!(f, "`{}`: ", self.field)?;
+        }
+        self.kind.fmt(f)
+    }
+}
+
+impl<K: fmt::Debug + fmt::Display> std::error::Error for FieldError<K> {}
 
 /// The ways in which bytes can be wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,75 +106,33 @@ pub enum DecodeErrorKind {
     UnknownApiKey(i16),
 }
 
-impl DecodeError {
-    /// An error that no field is to blame for.
-    #[must_use]
-    pub const fn new(kind: DecodeErrorKind) -> Self {
-        Self { kind, field: "" }
-    }
-
-    #[cold]
-    pub(crate) fn boxed(kind: DecodeErrorKind) -> Box<Self> {
-        Box::new(Self::new(kind))
-    }
-
-    /// Names the field, unless an inner field has been named already.
-    #[cold]
-    pub(crate) fn at(mut self, field: &'static str) -> Self {
-        if self.field.is_empty() {
-            self.field = field;
-        }
-        self
-    }
-}
-
-impl From<Box<DecodeError>> for DecodeError {
-    fn from(error: Box<DecodeError>) -> Self {
-        *error
-    }
-}
-
-impl fmt::Display for DecodeError {
+impl fmt::Display for DecodeErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.field.is_empty() {
-            write!(f, "`{}`: ", self.field)?;
-        }
-        match &self.kind {
-            DecodeErrorKind::Truncated { needed, left } => {
+        match self {
+            Self::Truncated { needed, left } => {
                 write!(f, "truncated: {needed} bytes needed, {left} left")
             }
-            DecodeErrorKind::NegativeLength(length) => write!(f, "negative length {length}"),
-            DecodeErrorKind::TooManyItems { count, left } => {
+            Self::NegativeLength(length) => write!(f, "negative length {length}"),
+            Self::TooManyItems { count, left } => {
                 write!(f, "{count} items claimed, {left} bytes left")
             }
-            DecodeErrorKind::MemoryLimit => f.write_str("too many items for a message of its size"),
-            DecodeErrorKind::Null => f.write_str("null where none is allowed"),
-            DecodeErrorKind::InvalidUtf8 => f.write_str("not UTF-8"),
-            DecodeErrorKind::StringTooLong(length) => write!(f, "string of {length} bytes"),
-            DecodeErrorKind::VarintOverflow => f.write_str("varint does not fit"),
-            DecodeErrorKind::TagSize { tag, left } => {
+            Self::MemoryLimit => f.write_str("too many items for a message of its size"),
+            Self::Null => f.write_str("null where none is allowed"),
+            Self::InvalidUtf8 => f.write_str("not UTF-8"),
+            Self::StringTooLong(length) => write!(f, "string of {length} bytes"),
+            Self::VarintOverflow => f.write_str("varint does not fit"),
+            Self::TagSize { tag, left } => {
                 write!(
                     f,
                     "tagged field {tag} is {left} bytes longer than its value"
                 )
             }
-            DecodeErrorKind::UnsupportedVersion(version) => {
+            Self::UnsupportedVersion(version) => {
                 write!(f, "unsupported version {version}")
             }
-            DecodeErrorKind::UnknownApiKey(key) => write!(f, "unknown api key {key}"),
+            Self::UnknownApiKey(key) => write!(f, "unknown api key {key}"),
         }
     }
-}
-
-impl std::error::Error for DecodeError {}
-
-/// A message that the version asked for cannot carry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EncodeError {
-    /// What is wrong.
-    pub kind: EncodeErrorKind,
-    /// The innermost field, as `Struct.field`; empty if no field is to blame.
-    pub field: &'static str,
 }
 
 /// The ways in which a message cannot be written.
@@ -147,50 +150,17 @@ pub enum EncodeErrorKind {
     UnsupportedVersion(i16),
 }
 
-impl EncodeError {
-    /// An error that no field is to blame for.
-    #[must_use]
-    pub const fn new(kind: EncodeErrorKind) -> Self {
-        Self { kind, field: "" }
-    }
-
-    #[cold]
-    pub(crate) fn boxed(kind: EncodeErrorKind) -> Box<Self> {
-        Box::new(Self::new(kind))
-    }
-
-    /// Names the field, unless an inner field has been named already.
-    #[cold]
-    pub(crate) fn at(mut self, field: &'static str) -> Self {
-        if self.field.is_empty() {
-            self.field = field;
-        }
-        self
-    }
-}
-
-impl From<Box<EncodeError>> for EncodeError {
-    fn from(error: Box<EncodeError>) -> Self {
-        *error
-    }
-}
-
-impl fmt::Display for EncodeError {
+impl fmt::Display for EncodeErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.field.is_empty() {
-            write!(f, "`{}`: ", self.field)?;
-        }
-        match &self.kind {
-            EncodeErrorKind::NotInVersion(version) => {
+        match self {
+            Self::NotInVersion(version) => {
                 write!(f, "version {version} cannot carry this value")
             }
-            EncodeErrorKind::Null => f.write_str("null where none is allowed"),
-            EncodeErrorKind::TooLong(length) => write!(f, "length {length} does not fit"),
-            EncodeErrorKind::UnsupportedVersion(version) => {
+            Self::Null => f.write_str("null where none is allowed"),
+            Self::TooLong(length) => write!(f, "length {length} does not fit"),
+            Self::UnsupportedVersion(version) => {
                 write!(f, "unsupported version {version}")
             }
         }
     }
 }
-
-impl std::error::Error for EncodeError {}

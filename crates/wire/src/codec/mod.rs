@@ -9,7 +9,7 @@ mod wire;
 
 pub use decoder::Decoder;
 pub use encoder::{EncodedFrame, Encoder, ZERO_COPY_MIN};
-pub use error::{DecodeError, DecodeErrorKind, EncodeError, EncodeErrorKind};
+pub use error::{DecodeError, DecodeErrorKind, EncodeError, EncodeErrorKind, FieldError};
 pub(crate) use error::{Read, Written};
 pub use str::Str;
 pub use values::{Records, Uuid};
