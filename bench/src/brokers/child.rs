@@ -13,7 +13,7 @@ use tidemill_runtime::Runtime;
 use crate::{error::BenchError, load::Target, probe::Probe};
 
 /// How long a broker may take to answer after its start, and to end after SIGTERM.
-const START_MAX: Duration = Duration::from_secs(120);
+const START_MAX: Duration = Duration::from_secs(300);
 const STOP_MAX: Duration = Duration::from_secs(60);
 /// Between tries: short against the fastest start that is measured.
 const RETRY: Duration = Duration::from_millis(2);

@@ -7,9 +7,20 @@ use crate::{
 };
 
 /// What is compared, in the order of columns.
-const MEASURES: [&str; 12] = [
-    "MB/s", "cpu_s/GB", "rss_MB", "first_ms", "ready_ms", "p50_ms", "p95_ms", "p99_ms", "max_ms",
-    "puts/GB", "gets/GB", "sent_B/B",
+const MEASURES: [&str; 13] = [
+    "MB/s",
+    "cpu_s/GB",
+    "rss_MB",
+    "first_ms",
+    "ready_ms",
+    "p50_ms",
+    "p95_ms",
+    "p99_ms",
+    "max_ms",
+    "puts/GB",
+    "gets/GB",
+    "sent_B/B",
+    "puts/round",
 ];
 
 /// One row per scenario and side: medians, and what they are to Kafka's as `x` columns.

@@ -18,6 +18,10 @@ use super::value::Value;
 use crate::net::NetLimits;
 use crate::topics::is_internal;
 
+/// Share of `tidemill.memory.bytes` that is left for objects on their way into the store: tail,
+/// block cache and pending bytes take a half, a quarter and an eighth by default.
+const ROLL_MEMORY_SHARE: u64 = 8;
+
 /// Limits of classic groups and their offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupSettings {
@@ -204,13 +208,24 @@ impl BrokerConfig {
                 cache_bytes: self.block_cache_bytes,
                 ..limits.read
             },
-            roll: RollOptions {
-                bytes: self.roll_bytes,
-                interval: self.roll_interval,
-                retention_interval: self.retention_check_interval,
-                ..limits.roll
-            },
+            roll: self.roll_options(limits.roll.clone()),
             ..limits
+        }
+    }
+
+    /// Objects being written are held in memory: as many as are under way, one that is filled and
+    /// the set object share what the other settings leave of `tidemill.memory.bytes`.
+    fn roll_options(&self, default: RollOptions) -> RollOptions {
+        let held = default.uploads as u64 + 2;
+        let share = self.memory_bytes / ROLL_MEMORY_SHARE / held;
+        let at_most = |bytes: u64| bytes.min(share.max(default.segment_bytes_min));
+        RollOptions {
+            bytes: self.roll_bytes,
+            interval: self.roll_interval,
+            retention_interval: self.retention_check_interval,
+            segment_bytes_max: at_most(default.segment_bytes_max),
+            set_bytes_max: at_most(default.set_bytes_max),
+            ..default
         }
     }
 

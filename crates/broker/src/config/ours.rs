@@ -282,7 +282,7 @@ pub(super) const OURS: &[ConfigDef] = &[
         "tidemill.cache.block.bytes",
         (Long, None, AtLeast(0)),
         "Memory for blocks of stored objects that were read. The default is a quarter of \
-         `tidemill.memory.bytes`.",
+         `tidemill.memory.bytes`, on a local directory at most 128 MiB.",
     ),
     fixed(
         "tidemill.cache.tail.bytes",

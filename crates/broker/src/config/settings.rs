@@ -16,6 +16,9 @@ const MEMORY_MAX_BYTES: u64 = 4 << 30;
 /// Most of it for the newest records of a local directory: what a roll round moves, and what comes
 /// in meanwhile. Older ones are a read of the disk away and not a request to a bucket.
 const LOCAL_TAIL_MAX_BYTES: u64 = 384 << 20;
+/// Most of it for blocks read from a local directory: enough for consumers that follow each other.
+/// The page cache keeps more, and memory that is used again costs less than fresh one.
+const LOCAL_BLOCK_MAX_BYTES: u64 = 128 << 20;
 
 /// What defaults depend on.
 #[derive(Clone, Copy, Debug)]
@@ -85,8 +88,13 @@ impl Settings {
         };
         self.computed
             .insert("tidemill.cache.tail.bytes", tail.to_string());
+        let block = if self.is_local() {
+            (memory / 4).min(LOCAL_BLOCK_MAX_BYTES)
+        } else {
+            memory / 4
+        };
         self.computed
-            .insert("tidemill.cache.block.bytes", (memory / 4).to_string());
+            .insert("tidemill.cache.block.bytes", block.to_string());
         let latency = if self.is_local() { "low" } else { "balanced" };
         self.computed.insert("tidemill.latency", latency.to_owned());
     }

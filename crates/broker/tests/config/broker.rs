@@ -71,10 +71,27 @@ fn memory_is_a_quarter_of_the_hosts_and_at_most_four_gibibytes() {
     assert_eq!(set.pending_bytes, 1 << 27);
     // What is older is a read of the disk away.
     assert_eq!(set.tail_cache_bytes, 384 << 20);
-    assert_eq!(set.block_cache_bytes, 1 << 28);
+    assert_eq!(set.block_cache_bytes, 128 << 20);
     assert_eq!(set.log_limits().pending_bytes_max, 1 << 27);
     let bucket = with(8, &["tidemill.data=s3://b"]);
     assert_eq!(bucket.tail_cache_bytes, 1 << 30);
+    assert_eq!(bucket.block_cache_bytes, 1 << 29);
+    let roll = with(64, &[]).log_limits().roll;
+    assert_eq!(
+        (roll.segment_bytes_max, roll.set_bytes_max),
+        (64 << 20, 128 << 20)
+    );
+    let roll = with(2, &[]).log_limits().roll;
+    assert_eq!(
+        (roll.segment_bytes_max, roll.set_bytes_max),
+        (16 << 20, 16 << 20)
+    );
+    // Below this a segment would be no longer than what is worth one.
+    let roll = with(0, &[]).log_limits().roll;
+    assert_eq!(
+        (roll.segment_bytes_max, roll.set_bytes_max),
+        (8 << 20, 8 << 20)
+    );
     let own = with(8, &["tidemill.pending.bytes=2097152"]);
     assert_eq!(own.pending_bytes, 2 << 20);
 }
