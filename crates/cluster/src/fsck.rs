@@ -115,11 +115,13 @@ pub async fn fsck(
 
 /// Objects of ours without `root` are damage; anything else was not ours to check.
 async fn without_root(store: &Store, error: RootError) -> Result<Report, FsckError> {
+    let mut what = error.to_string();
     let is_damage = match error {
         RootError::Invalid { .. } => true,
         RootError::Missing { .. } => {
             let listed = store.list_all("").await?;
             let is_ours = |key: &str| is_metadata(store, key) || keys::parse(key).is_some();
+            "is missing, although objects of tidemill are there".clone_into(&mut what);
             listed.iter().any(|meta| is_ours(&meta.key))
         }
         _ => false,
@@ -129,7 +131,7 @@ async fn without_root(store: &Store, error: RootError) -> Result<Report, FsckErr
     }
     let damage = vec![Finding {
         key: ROOT_KEY.to_owned(),
-        what: error.to_string(),
+        what,
     }];
     Ok(Report {
         damage,

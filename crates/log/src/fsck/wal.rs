@@ -49,13 +49,13 @@ impl Check<'_> {
         };
         let from = chain.replay_from;
         let mut present = BTreeMap::new();
-        for (number, _) in numbers.range(from..) {
+        for (number, size) in numbers.range(from..) {
             if let Some((_, closing)) = &chain.closing
                 && !closing.landed(*number)
             {
                 continue;
             }
-            let Some(real) = self.wal_object(&log, *number, offsets).await? else {
+            let Some(real) = self.wal_object(&log, *number, *size, offsets).await? else {
                 continue;
             };
             decided_below = decided_below.max(real);
@@ -82,11 +82,12 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Checks one object; returns its `decided_below`, or `None` for a marker or a damaged one.
+    /// Checks one object of which a listing says the size; returns its `decided_below`, or `None` for a marker or a damaged one.
     async fn wal_object(
         &mut self,
         log: &NumberedLog,
         number: u64,
+        size: u64,
         offsets: &mut WalOffsets,
     ) -> Result<Option<u64>, StoreError> {
         let key = log.key(number);
@@ -114,6 +115,12 @@ impl Check<'_> {
         };
         let (directory, body_at) = directory;
         self.report.objects += 1;
+        if let Ok((_, _, expected)) = Envelope::decode_header(&bytes)
+            && size != expected
+        {
+            let what = format!("{size} bytes, {expected} expected");
+            self.report.damage(&key, what);
+        }
         if directory.number != number {
             self.report.damage(
                 &key,

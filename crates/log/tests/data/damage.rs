@@ -173,6 +173,17 @@ fn fsck_names_what_is_missing_and_what_is_left_over() {
             report.damage.iter().any(|finding| finding.key == key),
             "{report:?}"
         );
+        // Its header and directory are whole, its end is not.
+        let cut = bytes.slice(..bytes.len() - 3);
+        let long = Bytes::from([&bytes[..], &[0]].concat());
+        for torn in [cut, long] {
+            let put = world.memory.put_if_absent(&key, Payload::from(torn)).await;
+            put.unwrap();
+            let report = check(&world, false).await;
+            let found: Vec<_> = report.damage.iter().map(|found| &found.key).collect();
+            assert_eq!(found, [&key]);
+            world.memory.delete(&key).await.unwrap();
+        }
         world
             .memory
             .put_if_absent(&key, Payload::from(bytes))
