@@ -190,6 +190,24 @@ fn markdown_has_a_title() {
 }
 
 #[test]
+fn tests_that_the_documentation_names_exist() {
+    let doc = fs::read_to_string(root().join("docs/correctness.md")).expect("it exists");
+    let sources = with_extension("rs");
+    let mut faults = Vec::new();
+    for name in doc.split('`').skip(1).step_by(2) {
+        let is_name = name != "fsck"
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        let declared = format!("fn {name}(");
+        if is_name && !sources.iter().any(|(_, text)| text.contains(&declared)) {
+            faults.push(format!("docs/correctness.md: no test `{name}`"));
+        }
+    }
+    report(&faults);
+}
+
+#[test]
 fn every_api_file_states_its_versions() {
     let mut faults = Vec::new();
     for (path, text) in with_extension("rs") {
