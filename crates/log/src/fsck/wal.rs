@@ -82,7 +82,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Checks one object of which a listing says the size; returns its `decided_below`, or `None` for a marker or a damaged one.
+    /// Checks one object of which a listing says the size; returns its `decided_below`, or `None`
+    /// for a marker or a damaged one.
     async fn wal_object(
         &mut self,
         log: &NumberedLog,
