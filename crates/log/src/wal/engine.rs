@@ -97,9 +97,9 @@ impl Engine {
             {
                 return None;
             }
-            let due = self.wal.gathered(queue.small_due(now, limits), now);
+            let due = self.wal.gathered(queue.small_due(now), now);
             if due.is_some_and(|due| due <= now) {
-                let entries = queue.take_small(now, limits);
+                let entries = queue.take_small(now);
                 drop(queue);
                 self.send_group(entries, false, now);
                 continue;

@@ -167,7 +167,8 @@ impl Queue {
         let class = latency as usize;
         let due = self.tuning.due(latency, now, self.lanes[class].last_put);
         let lane = self.join(class, before);
-        self.lanes[lane].push(entry, due, limits.object_target_bytes)
+        let full = self.tuning.object_bytes(Latency::ALL[lane]);
+        self.lanes[lane].push(entry, due, full)
     }
 
     /// The lane in which a small entry waits.
@@ -201,26 +202,30 @@ impl Queue {
     }
 
     /// When small entries are to be sent; `None` if there are none.
-    pub fn small_due(&self, now: Instant, limits: &LogLimits) -> Option<Instant> {
-        let all = self.lanes.iter();
-        all.filter_map(|lane| self.due(lane, now, limits)).min()
+    pub fn small_due(&self, now: Instant) -> Option<Instant> {
+        let all = 0..self.lanes.len();
+        all.filter_map(|class| self.due(class, now)).min()
     }
 
-    fn due(&self, lane: &Lane, now: Instant, limits: &LogLimits) -> Option<Instant> {
-        let at_once = lane.is_full(limits.object_target_bytes) || self.phase == Phase::Draining;
+    fn due(&self, class: usize, now: Instant) -> Option<Instant> {
+        let lane = &self.lanes[class];
+        let full = self.tuning.object_bytes(Latency::ALL[class]);
+        let at_once = lane.is_full(full) || self.phase == Phase::Draining;
         let due = lane.due()?;
         Some(if at_once { now } else { due })
     }
 
     /// Takes small entries for one object: those of the most urgent class that is due, and as many
     /// cheaper ones as hardly lengthen the PUT.
-    pub fn take_small(&mut self, now: Instant, limits: &LogLimits) -> Vec<Queued> {
-        let is_due = |lane: &Lane| self.due(lane, now, limits).is_some_and(|due| due <= now);
-        let Some(class) = self.lanes.iter().position(is_due) else {
+    pub fn take_small(&mut self, now: Instant) -> Vec<Queued> {
+        let mut classes = 0..self.lanes.len();
+        let is_due = |class: &usize| self.due(*class, now).is_some_and(|due| due <= now);
+        let Some(class) = classes.find(is_due) else {
             return Vec::new();
         };
         let mut taken = Vec::new();
-        let bytes = self.lanes[class].take(limits.object_target_bytes, true, &mut taken);
+        let full = self.tuning.object_bytes(Latency::ALL[class]);
+        let bytes = self.lanes[class].take(full, true, &mut taken);
         let mut room = self.tuning.ride_bytes(bytes);
         for lane in &mut self.lanes[class + 1..] {
             room -= lane.take(room, false, &mut taken);

@@ -25,6 +25,9 @@ pub(super) struct Tuning {
     spacing_balanced: Duration,
     spacing_economy: Duration,
     fragment_bytes: usize,
+    object_bytes: usize,
+    /// Of class `low`.
+    object_bytes_low: usize,
     /// The store decides, not a test.
     follows_store: bool,
     base: Duration,
@@ -39,6 +42,8 @@ impl Tuning {
             spacing_balanced: limits.spacing_balanced,
             spacing_economy: limits.spacing_economy,
             fragment_bytes: limits.fragment_bytes,
+            object_bytes: limits.object_target_bytes,
+            object_bytes_low: limits.object_target_bytes,
             follows_store: limits.follows_store,
             base: BASE_PRIOR,
             estimate: None,
@@ -56,9 +61,11 @@ impl Tuning {
         let fragment = estimate
             .bytes_per_second
             .map(|rate| ((rate * spread) as usize).clamp(FRAGMENT_MIN, FRAGMENT_MAX));
+        let fragment = fragment.unwrap_or(limits.fragment_bytes);
         Self {
             spacing_low: estimate.p75 / LOW_PARTS,
-            fragment_bytes: fragment.unwrap_or(limits.fragment_bytes),
+            fragment_bytes: fragment,
+            object_bytes_low: limits.object_target_bytes.min(fragment),
             base: estimate.p50,
             estimate: Some(estimate),
             ..tuning
@@ -77,6 +84,16 @@ impl Tuning {
     /// When a batch that comes now has to leave.
     pub fn due(&self, latency: Latency, now: Instant, last_put: Option<Instant>) -> Instant {
         last_put.map_or(now, |last| now.max(last + self.spacing(latency)))
+    }
+
+    /// Bytes of small entries after which an object is full, and leaves. Urgent ones that come in a
+    /// burst go at once in several objects, as fragments do: one that holds them all would take
+    /// longer than any wait. Cheap ones wait, since they are to cost few requests.
+    pub fn object_bytes(&self, latency: Latency) -> usize {
+        match latency {
+            Latency::Low => self.object_bytes_low,
+            Latency::Balanced | Latency::Economy => self.object_bytes,
+        }
     }
 
     /// Bytes of bulk entries that share an object.

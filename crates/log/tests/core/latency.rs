@@ -315,6 +315,46 @@ fn stalls_hold_up_many_producers_hardly_at_all() {
     }
 }
 
+/// `connections` with `in_flight` batches of `bytes` each, over `partitions`, for ten seconds;
+/// gives batches a second.
+async fn closed(connections: i32, in_flight: i32, bytes: usize, partitions: i32) -> f64 {
+    let world = Arc::new(World::open(S3, 12, partitions).await);
+    world.warm_up().await;
+    world.sleep_ms(1_000).await;
+    let small = batch(&vec![1; bytes], 1);
+    let clock = world.store.runtime().clock.clone();
+    let end = clock.monotonic() + Duration::from_secs(10);
+    let tasks = (0..connections * in_flight).map(|sender| {
+        let (world, small, clock) = (world.clone(), small.clone(), clock.clone());
+        async move {
+            let mut count = 0;
+            while clock.monotonic() < end {
+                let index = (sender + count) % partitions;
+                let appended = world.append(index, small.clone(), Latency::Low);
+                appended.wait().await.unwrap();
+                count += 1;
+            }
+            count
+        }
+    });
+    let counts = futures_util::future::join_all(tasks).await;
+    f64::from(counts.into_iter().sum::<i32>()) / 10.0
+}
+
+#[test]
+fn closed_loops_are_limited_by_one_put_a_round() {
+    simulate(async {
+        let heavy = closed(4, 5, 100 << 10, 8).await * 102_400.0 / 1e6;
+        let many = closed(64, 1, 1_000, 64).await;
+        let one = closed(1, 1, 1_000, 1).await;
+        let sixteen = closed(1, 16, 1_000, 1).await;
+        println!("{heavy} MB/s, {many} records/s, {} times", sixteen / one);
+        assert!(heavy >= 45.0, "{heavy}");
+        assert!(many >= 2_000.0, "{many}");
+        assert!(sixteen >= 10.0 * one, "{sixteen} against {one}");
+    });
+}
+
 /// 1 MB/s; gives its p50 and the PUTs a second.
 async fn classed(latency: Latency) -> (f64, f64) {
     let world = Arc::new(World::open(S3, 7, 8).await);
