@@ -7,7 +7,10 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use common::{Bucket, faulty, new_topic, registration, runtime, store, topic_id};
 use tidemill_cluster::{Change, StartError, StartOptions, StartWarning, Started, start};
-use tidemill_log::{AppendFailed, Entry, Latency, LogLimits};
+use tidemill_log::{
+    AppendFailed, Entry, Latency, LogLimits,
+    roll::{Roll, SoleLeader},
+};
 use tidemill_runtime::Runtime;
 use tidemill_store::{
     Backend, Memory, Payload, RootError, Store, StoreOptions,
@@ -262,4 +265,36 @@ async fn a_writer_that_wrote_within_a_minute_is_warned_of() {
         assert_eq!(warned, is_warned, "{seconds} s: {:?}", second.warnings);
         late.tasks.abort_all();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_dies_again_and_again_does_not_start_later_each_time() {
+    const LIVES: u64 = 16;
+    let backend = faulty(1, FaultPlan::none());
+    let mut gets = Vec::new();
+    for life in 0..LIVES {
+        let broker = started(&backend, life).await;
+        gets.push(broker.log.store().counters().gets);
+        if life == 0 {
+            create(&broker, 1, 1).await;
+        }
+        let expected = Offset(i64::try_from(20 * life).expect("small"));
+        let state = broker.log.partition(partition(1, 0)).expect("led");
+        assert_eq!(state.high_watermark(), expected);
+        let _roll = Roll::start(Arc::clone(&broker.log), Arc::new(SoleLeader));
+        for _ in 0..20 {
+            append(&broker, partition(1, 0), "v")
+                .await
+                .expect("healthy");
+        }
+        // Less than a usual start waits with its first checkpoint.
+        let clock = broker.log.runtime().clock.clone();
+        clock.sleep(Duration::from_secs(2)).await;
+        kill(broker);
+    }
+    let most = gets.iter().skip(4).max();
+    assert!(
+        most <= gets.get(3).map(|third| third * 2).as_ref(),
+        "{gets:?}"
+    );
 }

@@ -94,11 +94,18 @@ impl RollOptions {
     }
 }
 
+/// Writers in a row that ended before their first checkpoint, at which the next one does not wait
+/// with its own: a broker that dies again and again would start later each time.
+const HASTE_AFTER: usize = 2;
+
 /// What a recovered chain leaves to clean up, for [`Roller::new`].
 #[derive(Clone, Debug, Default)]
 pub struct Leftovers {
     /// Sealed writers whose WAL, checkpoints and unlisted data are to go.
     pub cleanup: BTreeSet<WriterId>,
+    /// Sealed writers that ended before their first checkpoint, so that each start replays them
+    /// all.
+    pub without_checkpoint: usize,
     /// Data objects that nobody lists, by the word of their writers' last checkpoints.
     pub garbage: BTreeSet<DataObjectId>,
     /// Partitions that checkpoints hold, but whose topics were deleted: their objects are freed.
@@ -120,6 +127,7 @@ impl Leftovers {
     ) -> bool {
         self.cleanup.insert(writer);
         if chain.newest.is_none() {
+            self.without_checkpoint += 1;
             return false;
         }
         self.cleanup.extend(&chain.cleanup);
@@ -267,6 +275,8 @@ pub struct Roller {
     sparse: BTreeSet<(PartitionId, Offset)>,
     wal_trims: VecDeque<WalTrim>,
     cleanup: BTreeSet<WriterId>,
+    /// True if those before this writer ended one after the other without a checkpoint.
+    is_in_haste: bool,
     /// True once writers of long ago were looked for.
     is_swept: bool,
     orphans: Vec<(PartitionId, ExtentList)>,
@@ -300,6 +310,7 @@ impl Roller {
             sparse: BTreeSet::new(),
             wal_trims: VecDeque::new(),
             cleanup: leftovers.cleanup,
+            is_in_haste: leftovers.without_checkpoint >= HASTE_AFTER,
             is_swept: false,
             orphans: leftovers.orphans,
             inherited: leftovers.inherited,

@@ -154,7 +154,11 @@ async fn run(mut roller: Roller, mut inbox: mpsc::Receiver<Request>) {
     let now = clock.monotonic();
     let grace = roller.options.grace;
     let mut schedule = Schedule {
-        scan: now + SCAN_INTERVAL,
+        scan: if roller.is_in_haste {
+            now
+        } else {
+            now + SCAN_INTERVAL
+        },
         log_starts: now + LOG_START_INTERVAL,
         retention: now + roller.options.retention_interval,
         pause: now,
