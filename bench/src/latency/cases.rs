@@ -95,7 +95,9 @@ const LOW: &str = "tidemill.latency=low";
 const STALLED: f64 = 0.02;
 /// Errors, lost answers and stalls.
 const FAULTY: f64 = 0.05;
-/// 4 MB on S3 takes 100 ms a piece with its raw PUT: small stands for many.
+/// MiB touched beforehand for 4 MB messages: 340 of them, each once as it came and once in the store,
+/// and the data objects they are rolled into.
+const LARGE_WARM_MIB: usize = 5_120;
 const CLASS_PRODUCERS: u32 = 16;
 
 pub async fn run(
@@ -186,6 +188,10 @@ async fn large(
         (s3(bench), [Some(0.52), Some(0.72), Some(0.90)])
     } else {
         (express(bench), [Some(0.42), None, Some(0.55)])
+    };
+    let store = ModelOptions {
+        warm_mib: store.warm_mib.max(LARGE_WARM_MIB),
+        ..store
     };
     let (broker, place) = bench.broker(&StoreKind::Model(store), &[LOW]).await?;
     let count = args.large_count;
