@@ -95,8 +95,8 @@ const LOW: &str = "tidemill.latency=low";
 const STALLED: f64 = 0.02;
 /// Errors, lost answers and stalls.
 const FAULTY: f64 = 0.05;
-/// MiB touched beforehand for 4 MB messages: 340 of them, each once as it came and once in the store,
-/// and the data objects they are rolled into.
+/// MiB touched beforehand for 4 MB messages: 340 of them, each once as it came and once in the
+/// store, and the data objects they are rolled into.
 const LARGE_WARM_MIB: usize = 5_120;
 const CLASS_PRODUCERS: u32 = 16;
 
