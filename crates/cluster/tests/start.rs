@@ -292,9 +292,8 @@ async fn a_broker_that_dies_again_and_again_does_not_start_later_each_time() {
         clock.sleep(Duration::from_secs(2)).await;
         kill(broker);
     }
-    let most = gets.iter().skip(4).max();
-    assert!(
-        most <= gets.get(3).map(|third| third * 2).as_ref(),
-        "{gets:?}"
-    );
+    // Two or three lives are replayed, not all sixteen; the metadata grows by two entries a life.
+    let one = gets[1];
+    let most = gets.iter().skip(2).max().copied().unwrap_or(u64::MAX);
+    assert!(most <= 4 * one, "{gets:?}");
 }
