@@ -296,6 +296,33 @@ fn damaged_objects_are_refused_and_never_panic() {
 }
 
 #[test]
+fn extreme_numbers_under_a_valid_checksum_never_panic() {
+    let objects = [
+        join(&built().payload).slice(..400),
+        join(&checkpoint(false).encode(PUT, CLUSTER, WRITER)),
+        join(&ClosingCheckpoint::new(None, 3, [4, 9]).encode(PUT, CLUSTER, WRITER)),
+    ];
+    for bytes in objects {
+        let (header, len, _) = Envelope::decode_header(&bytes).expect("own bytes");
+        let body_at = Envelope::LEN + len as usize;
+        let (directory, body) = (&bytes[Envelope::LEN..body_at], &bytes[body_at..]);
+        for at in 0..directory.len().saturating_sub(7) {
+            for value in [u64::MAX, u64::MAX - 200, i64::MAX as u64, 1 << 63] {
+                let mut changed = directory.to_vec();
+                changed[at..at + 8].copy_from_slice(&value.to_le_bytes());
+                let mut sealed = header.encode(&changed, body.len() as u64).to_vec();
+                sealed.extend_from_slice(body);
+                let sealed = Bytes::from(sealed);
+                // Some are still well-formed, none may break the reader.
+                let _ = Checkpoint::decode(&sealed);
+                let _ = ClosingCheckpoint::decode(&sealed);
+                let _ = DataDirectory::decode(&sealed);
+            }
+        }
+    }
+}
+
+#[test]
 fn keys_name_writer_and_number() {
     let id = DataObjectId {
         writer: WRITER,

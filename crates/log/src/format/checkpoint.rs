@@ -163,7 +163,8 @@ impl Checkpoint {
         let start = Envelope::LEN + directory.len();
         let body = bytes.get(start..).unwrap_or_default();
         if body.len() as u64 != body_len {
-            let (needed, found) = (start as u64 + body_len, bytes.len() as u64);
+            let needed = (start as u64).saturating_add(body_len);
+            let found = bytes.len() as u64;
             return Err(EnvelopeError::Truncated { needed, found });
         }
         if crc32c::crc32c(body) != body_crc {
