@@ -194,3 +194,18 @@ fn stages_are_read_from_a_brokers_histograms() {
     // Nothing between two equal samples.
     assert_eq!(stages(&page(1), &page(1)), Vec::new());
 }
+
+#[test]
+fn a_taken_port_is_not_measured_in_the_brokers_stead() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = taken.local_addr().expect("bound").port();
+    let bench = env!("CARGO_BIN_EXE_tidemill-bench");
+    let ran = std::process::Command::new(bench)
+        .args(["latency", "--only", "local", "--tidemill", bench])
+        .args(["--port", &port.to_string()])
+        .output()
+        .expect("the binary runs");
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(!ran.status.success(), "{said}");
+    assert!(said.contains(&format!("port {port}")), "{said}");
+}

@@ -2,6 +2,7 @@
 
 use std::{
     fs::File,
+    net::TcpListener,
     path::Path,
     process::{Command, Stdio},
     time::Duration,
@@ -44,6 +45,11 @@ impl Child {
         metrics: Option<u16>,
         runtime: &Runtime,
     ) -> Result<Self, BenchError> {
+        // Whoever serves there would be measured in its stead.
+        for port in metrics.into_iter().chain([port]) {
+            let taken = format!("port {port} (choose others by `--port`)");
+            TcpListener::bind(("127.0.0.1", port)).map_err(BenchError::io(taken))?;
+        }
         let failed = || BenchError::io(format!("`{}`", log.display()));
         let file = File::options()
             .create(true)
