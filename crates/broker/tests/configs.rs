@@ -2,14 +2,22 @@
 
 mod common;
 
-use common::{admin::*, batch, start, values};
+use common::{Harness, admin::*, batch, start, values};
 use tidemill_wire::{
     ErrorCode,
+    ids::{PartitionId, TopicId},
     messages::{
         alter_configs,
         describe_configs::{DescribeConfigsRequest, DescribeConfigsResource},
     },
 };
+
+/// What the log itself goes by.
+fn retention_ms(h: &Harness, topic: TopicId) -> i64 {
+    let partition = PartitionId { topic, index: 0 };
+    let partition = h.log.partition(partition).expect("led here");
+    partition.config().retention_ms
+}
 
 #[tokio::test(start_paused = true)]
 async fn k61_configs_are_described_with_sources_and_synonyms() {
@@ -100,18 +108,7 @@ async fn k62_changes_are_in_force_at_once_and_alter_configs_replaces_all() {
         alter(&mut client, 2, "t", &[("retention.ms", 0, "777")]).await,
         0
     );
-    let partition = tidemill_wire::ids::PartitionId {
-        topic: id,
-        index: 0,
-    };
-    assert_eq!(
-        h.log
-            .partition(partition)
-            .expect("led here")
-            .config()
-            .retention_ms,
-        777
-    );
+    assert_eq!(retention_ms(&h, id), 777);
     assert_eq!(
         alter(&mut client, 2, "t", &[("max.message.bytes", 0, "100")]).await,
         0
@@ -180,18 +177,7 @@ async fn broker_defaults_of_topics_change_while_it_runs() {
         alter(&mut client, 4, "", &[("log.retention.ms", 0, "4242")]).await,
         0
     );
-    let partition = tidemill_wire::ids::PartitionId {
-        topic: id,
-        index: 0,
-    };
-    assert_eq!(
-        h.log
-            .partition(partition)
-            .expect("led here")
-            .config()
-            .retention_ms,
-        4242
-    );
+    assert_eq!(retention_ms(&h, id), 4242);
     assert_eq!(describe(&mut client, 4, "").await.len(), 1);
     assert_eq!(alter(&mut client, 4, "1", &[("node.id", 0, "9")]).await, 42);
     assert_eq!(

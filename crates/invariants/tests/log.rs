@@ -58,46 +58,26 @@ fn marks_only_advance() {
         high_watermark: 5,
     };
     assert_eq!(marks_advance(&before, &before), Ok(()));
-    assert!(
-        marks_advance(
-            &before,
-            &Marks {
-                high_watermark: 4,
-                ..before
-            }
-        )
-        .is_err()
-    );
-    assert!(
-        marks_advance(
-            &before,
-            &Marks {
-                log_start: 0,
-                ..before
-            }
-        )
-        .is_err()
-    );
-    assert!(
-        marks_advance(
-            &before,
-            &Marks {
-                last_stable: 6,
-                ..before
-            }
-        )
-        .is_err()
-    );
-    assert!(
-        marks_advance(
-            &before,
-            &Marks {
-                log_start: 4,
-                ..before
-            }
-        )
-        .is_err()
-    );
+    for fault in [
+        Marks {
+            high_watermark: 4,
+            ..before
+        },
+        Marks {
+            log_start: 0,
+            ..before
+        },
+        Marks {
+            last_stable: 6,
+            ..before
+        },
+        Marks {
+            log_start: 4,
+            ..before
+        },
+    ] {
+        assert!(marks_advance(&before, &fault).is_err(), "{fault:?}");
+    }
 }
 
 #[test]

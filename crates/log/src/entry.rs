@@ -43,21 +43,16 @@ impl Entry {
     /// An entry of one batch.
     #[must_use]
     pub fn records(partition: PartitionId, batch: ValidBatch, latency: Latency) -> Self {
-        let body = PartBody::Records(batch);
-        Self {
-            parts: vec![Part {
-                partition,
-                leader_epoch: None,
-                body,
-            }],
-            latency,
-        }
+        Self::of(partition, PartBody::Records(batch), latency)
     }
 
     /// An entry that moves a log start.
     #[must_use]
     pub fn log_start(partition: PartitionId, offset: Offset, latency: Latency) -> Self {
-        let body = PartBody::LogStart(offset);
+        Self::of(partition, PartBody::LogStart(offset), latency)
+    }
+
+    fn of(partition: PartitionId, body: PartBody, latency: Latency) -> Self {
         Self {
             parts: vec![Part {
                 partition,

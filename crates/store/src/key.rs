@@ -48,3 +48,18 @@ pub(crate) fn check_range(key: &str, range: &Range<u64>, size: u64) -> Result<()
         message,
     ))
 }
+
+/// What a read gave must be as long as the range asked for.
+pub(crate) fn check_len(key: &str, range: &Range<u64>, got: usize) -> Result<(), StoreError> {
+    let wanted = range.end - range.start;
+    if got as u64 == wanted {
+        return Ok(());
+    }
+    let message = format!("{got} bytes instead of {wanted}");
+    Err(StoreError::new(
+        StoreErrorKind::Corrupt,
+        "get",
+        key,
+        message,
+    ))
+}

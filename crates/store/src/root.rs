@@ -249,7 +249,16 @@ struct Start<'a> {
     last_line: Option<Instant>,
 }
 
-impl Start<'_> {
+impl<'a> Start<'a> {
+    fn new(store: &'a Store, patience: Duration) -> Self {
+        Self {
+            store,
+            began: store.runtime().clock.monotonic(),
+            patience,
+            last_line: None,
+        }
+    }
+
     fn name(&self) -> String {
         self.store.describe()
     }
@@ -432,13 +441,7 @@ pub async fn open_root(
     cluster_id: Option<[u8; 16]>,
     patience: Duration,
 ) -> Result<Root, RootError> {
-    let began = store.runtime().clock.monotonic();
-    let mut start = Start {
-        store,
-        began,
-        patience,
-        last_line: None,
-    };
+    let mut start = Start::new(store, patience);
     let (root, bytes) = loop {
         if let Some(found) = start.read().await? {
             break found;
@@ -476,13 +479,7 @@ pub async fn open_root(
 /// # Errors
 /// [`RootError`], `Missing` if there is none.
 pub async fn read_root(store: &Store, patience: Duration) -> Result<Root, RootError> {
-    let began = store.runtime().clock.monotonic();
-    let mut start = Start {
-        store,
-        began,
-        patience,
-        last_line: None,
-    };
+    let mut start = Start::new(store, patience);
     match start.read().await? {
         Some((root, _)) => Ok(root),
         None => Err(RootError::Missing {

@@ -42,15 +42,19 @@ async fn faulty_without_faults() {
     suite::run(Arc::new(faulty), runtime).await;
 }
 
-async fn s3(prefix: &str) -> (S3Server, Arc<dyn Backend>, Runtime) {
-    let runtime = Runtime::system();
+async fn server(bucket: &str, runtime: &Runtime) -> S3Server {
     let options = S3Options {
-        buckets: vec!["bucket".to_owned()],
+        buckets: vec![bucket.to_owned()],
         ..S3Options::default()
     };
-    let server = S3Server::start(options, runtime.clone())
+    S3Server::start(options, runtime.clone())
         .await
-        .expect("listens");
+        .expect("listens")
+}
+
+async fn s3(prefix: &str) -> (S3Server, Arc<dyn Backend>, Runtime) {
+    let runtime = Runtime::system();
+    let server = server("bucket", &runtime).await;
     let options = OpenOptions {
         environment: server.environment(),
         ..OpenOptions::default()
@@ -80,13 +84,7 @@ async fn s3_in_process_behind_the_wrapper_of_faults() {
 async fn s3_express_in_process() {
     const BUCKET: &str = "logs--use1-az4--x-s3";
     let runtime = Runtime::system();
-    let options = S3Options {
-        buckets: vec![BUCKET.to_owned()],
-        ..S3Options::default()
-    };
-    let server = S3Server::start(options, runtime.clone())
-        .await
-        .expect("listens");
+    let server = server(BUCKET, &runtime).await;
     let backend = server.open_express(BUCKET, "p").expect("opens");
     assert!(!backend.lists_at_once());
     suite::run(Arc::new(backend), runtime).await;
@@ -97,13 +95,7 @@ async fn s3_express_in_process() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gcs_in_process() {
     let runtime = Runtime::system();
-    let options = S3Options {
-        buckets: vec!["bucket".to_owned()],
-        ..S3Options::default()
-    };
-    let server = S3Server::start(options, runtime.clone())
-        .await
-        .expect("listens");
+    let server = server("bucket", &runtime).await;
     let options = OpenOptions {
         environment: server.gcs_environment(),
         ..OpenOptions::default()

@@ -7,10 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tidemill_broker::{Broker, BrokerOptions, config::BrokerConfig, net::Advertised};
-use tidemill_cluster::{
-    Cluster, ClusterOptions, SNAPSHOT_EVERY,
-    format::{BrokerLevels, BrokerRegistration},
-};
+use tidemill_cluster::{Cluster, ClusterOptions, SNAPSHOT_EVERY, format::BrokerRegistration};
 use tidemill_log::{Log, LogLimits, LogOptions, recover::Recovered};
 use tidemill_runtime::Runtime;
 use tidemill_store::{
@@ -66,17 +63,7 @@ pub async fn start_with(runtime: Runtime, config: BrokerConfig) -> Harness {
         snapshot_every: SNAPSHOT_EVERY,
     };
     let cluster = Cluster::open(options).await.expect("an empty metadata log");
-    let registration = BrokerRegistration {
-        node: NodeId(1),
-        listeners: Vec::new(),
-        rack: None,
-        levels: BrokerLevels {
-            read_min: 1,
-            read_max: 1,
-            write_max: 1,
-        },
-        started_ms: NOW_MS,
-    };
+    let registration = BrokerRegistration::new(NodeId(1), NOW_MS);
     let writer = cluster
         .register(registration, None)
         .await

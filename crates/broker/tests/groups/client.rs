@@ -4,10 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tidemill_broker::{Broker, BrokerOptions, config::BrokerConfig};
-use tidemill_cluster::{
-    StartOptions,
-    format::{BrokerLevels, BrokerRegistration},
-};
+use tidemill_cluster::{StartOptions, format::BrokerRegistration};
 use tidemill_log::LogLimits;
 use tidemill_runtime::Runtime;
 use tidemill_store::{
@@ -65,17 +62,7 @@ pub async fn restart(before: &Harness) -> Harness {
 async fn open(runtime: Runtime, backend: FaultyBackend, config: BrokerConfig) -> Harness {
     let below = Arc::new(backend.clone());
     let store = Store::new(below, runtime.clone(), StoreOptions::default());
-    let registration = BrokerRegistration {
-        node: NodeId(1),
-        listeners: Vec::new(),
-        rack: None,
-        levels: BrokerLevels {
-            read_min: 1,
-            read_max: 1,
-            write_max: 1,
-        },
-        started_ms: runtime.clock.now_ms(),
-    };
+    let registration = BrokerRegistration::new(NodeId(1), runtime.clock.now_ms());
     let mut options = StartOptions::new(store, registration, LogLimits::local());
     options.cluster_id = Some(CLUSTER);
     let started = tidemill_cluster::start(options).await.expect("it starts");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tidemill_log::format::codec::{Reader, Writer};
-use tidemill_store::{PutId, envelope::EnvelopeError};
+use tidemill_store::{FORMAT_LEVEL, PutId, envelope::EnvelopeError};
 use tidemill_wire::ids::{LeaderEpoch, NodeId, PartitionId, TopicId, WriterId};
 
 use super::malformed;
@@ -44,6 +44,24 @@ pub struct BrokerRegistration {
     pub levels: BrokerLevels,
     /// When it started, Unix milliseconds of its clock; for reports only (R6).
     pub started_ms: i64,
+}
+
+impl BrokerRegistration {
+    /// Of this build, with no listener and no rack.
+    #[must_use]
+    pub const fn new(node: NodeId, started_ms: i64) -> Self {
+        Self {
+            node,
+            listeners: Vec::new(),
+            rack: None,
+            levels: BrokerLevels {
+                read_min: FORMAT_LEVEL,
+                read_max: FORMAT_LEVEL,
+                write_max: FORMAT_LEVEL,
+            },
+            started_ms,
+        }
+    }
 }
 
 /// A writer's WAL and checkpoint log, as they were closed.

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, ops::Range, sync::Arc, time::Duration};
 use bytes::Bytes;
 use tidemill_cluster::{
     Change, Cluster, ClusterOptions,
-    format::{BrokerLevels, BrokerRegistration, ClosedWal, Listener, NewTopic},
+    format::{BrokerRegistration, ClosedWal, Listener, NewTopic},
 };
 use tidemill_runtime::Runtime;
 use tidemill_store::{
@@ -26,19 +26,12 @@ pub fn topic_id(n: u64) -> TopicId {
 
 pub fn registration(node: i32) -> BrokerRegistration {
     BrokerRegistration {
-        node: NodeId(node),
         listeners: vec![Listener {
             name: "PLAINTEXT".to_owned(),
             host: "localhost".to_owned(),
             port: 9092,
         }],
-        rack: None,
-        levels: BrokerLevels {
-            read_min: 1,
-            read_max: 1,
-            write_max: 1,
-        },
-        started_ms: 1_700_000_000_000,
+        ..BrokerRegistration::new(NodeId(node), 1_700_000_000_000)
     }
 }
 

@@ -273,17 +273,8 @@ impl Inner {
             .map_err(|error| failed(&error))?;
         let range = range.unwrap_or(0..len);
         key::check_range(key, &range, len)?;
-        let wanted = range.end - range.start;
-        let bytes = file.read(range).map_err(|error| failed(&error))?;
-        if bytes.len() as u64 != wanted {
-            let message = format!("{} bytes instead of {wanted}", bytes.len());
-            return Err(StoreError::new(
-                StoreErrorKind::Corrupt,
-                "get",
-                key,
-                message,
-            ));
-        }
+        let bytes = file.read(range.clone()).map_err(|error| failed(&error))?;
+        key::check_len(key, &range, bytes.len())?;
         Ok(bytes)
     }
 

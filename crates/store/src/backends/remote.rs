@@ -96,19 +96,7 @@ impl Remote {
         };
         let range = range.unwrap_or(0..size);
         key::check_range(key, &range, size)?;
-        if bytes.len() as u64 != range.end - range.start {
-            let message = format!(
-                "{} bytes instead of {}",
-                bytes.len(),
-                range.end - range.start
-            );
-            return Err(StoreError::new(
-                StoreErrorKind::Corrupt,
-                "get",
-                key,
-                message,
-            ));
-        }
+        key::check_len(key, &range, bytes.len())?;
         Ok(bytes)
     }
 }

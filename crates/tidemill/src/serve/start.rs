@@ -9,7 +9,7 @@ use tidemill_broker::{
 };
 use tidemill_cluster::{
     MetadataError, RecoverError, StartError as ClusterError, StartOptions,
-    format::{BrokerLevels, BrokerRegistration, Listener as RegisteredListener},
+    format::{BrokerRegistration, Listener as RegisteredListener},
     seal::{SealError, TornPolicy},
     start as start_cluster,
 };
@@ -20,9 +20,7 @@ use tidemill_log::{
     roll::{Roll, SoleLeader},
 };
 use tidemill_runtime::{Instant, Runtime};
-use tidemill_store::{
-    FORMAT_LEVEL, LocalSync, OpenError, OpenOptions, RootError, Store, StoreOptions, open,
-};
+use tidemill_store::{LocalSync, OpenError, OpenOptions, RootError, Store, StoreOptions, open};
 use tokio::net::TcpSocket;
 
 use super::health::Health;
@@ -305,15 +303,9 @@ fn registration(config: &BrokerConfig, runtime: &Runtime) -> BrokerRegistration 
         port: told.port,
     };
     BrokerRegistration {
-        node: config.node_id,
         listeners: config.listeners.iter().map(listener).collect(),
         rack: config.rack.clone(),
-        levels: BrokerLevels {
-            read_min: FORMAT_LEVEL,
-            read_max: FORMAT_LEVEL,
-            write_max: FORMAT_LEVEL,
-        },
-        started_ms: runtime.clock.now_ms(),
+        ..BrokerRegistration::new(config.node_id, runtime.clock.now_ms())
     }
 }
 
