@@ -207,6 +207,14 @@ impl LatencyModel {
         }
     }
 
+    /// Draws `count` requests that nobody sends, so that the next one is as slow as somebody else's
+    /// next, who has sent so many.
+    pub fn skip(&self, operation: Operation, key: &str, count: u64) {
+        for _ in 0..count {
+            let _ = self.draw(operation, key, 0);
+        }
+    }
+
     /// As [`LatencyModel::draw`], for the hook of the S3 server in process.
     #[must_use]
     pub fn latency(&self, request: &S3Request<'_>) -> S3Latency {

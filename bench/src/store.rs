@@ -150,6 +150,8 @@ pub struct ModelCounts {
 #[derive(Debug, Default)]
 struct Counters {
     puts: AtomicU64,
+    /// Of WAL objects, and raw ones; those skipped included.
+    first_puts: AtomicU64,
     repeated_puts: AtomicU64,
     gets: AtomicU64,
     lists: AtomicU64,
@@ -183,6 +185,8 @@ fn warm(mib: usize) {
     drop(std::hint::black_box(blocks));
 }
 
+/// The delays of first PUTs of WAL objects, and of raw ones.
+const FIRST_LANE: &str = "first/";
 /// Bytes copied at a time before other tasks get their turn.
 const COPIED_AT_ONCE: usize = 256 << 10;
 
@@ -249,6 +253,14 @@ impl ModelStore {
         }
     }
 
+    /// Goes on as if `total` first PUTs had been sent in all, should it be fewer: see
+    /// [`LatencyModel::skip`].
+    pub fn catch_up(&self, total: u64) {
+        let sent = self.counters.first_puts.fetch_max(total, Ordering::Relaxed);
+        let missing = total.saturating_sub(sent);
+        self.model.skip(Operation::Put, FIRST_LANE, missing);
+    }
+
     /// When a request sent now is answered.
     fn due(&self, operation: Operation, lane: &str, bytes: u64) -> Instant {
         let latency = self.model.draw(operation, lane, bytes);
@@ -302,7 +314,8 @@ impl Backend for ModelStore {
         let (lane, counter) = match repeated {
             true => ("again/", &self.counters.repeated_puts),
             false if key.contains("/wal/") || key.starts_with(RAW_PREFIX) => {
-                ("first/", &self.counters.puts)
+                self.counters.first_puts.fetch_add(1, Ordering::Relaxed);
+                (FIRST_LANE, &self.counters.puts)
             }
             false => ("other/", &self.counters.puts),
         };

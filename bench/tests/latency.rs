@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use common::serve_on;
 use tidemill_bench::{
-    latency::stages,
+    latency::{stages, wal_objects},
     load::{E2eLoad, Shape, e2e},
     model::Profile,
     probe::{Sample, parse_metrics},
@@ -208,4 +208,28 @@ fn a_taken_port_is_not_measured_in_the_brokers_stead() {
     let said = String::from_utf8_lossy(&ran.stderr);
     assert!(!ran.status.success(), "{said}");
     assert!(said.contains(&format!("port {port}")), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_raw_side_that_has_caught_up_counts_only_what_it_has_put() {
+    let runtime = Runtime::system();
+    let raw = ModelStore::new(ModelOptions::new(Profile::NONE, 1), &runtime);
+    let put = async |number: u64| {
+        let key = format!("raw/{number}");
+        let answer = raw.put_if_absent(&key, Payload::new());
+        assert_eq!(answer.await.expect("put"), PutAnswer::Created);
+    };
+    put(0).await;
+    raw.catch_up(42);
+    put(1).await;
+    // Who is ahead stays there.
+    raw.catch_up(40);
+    assert_eq!(raw.counts().puts, 2);
+    // Of 41 that landed, and the one that began the log.
+    let page = "tidemill_stage_duration_seconds_count{stage=\"put\"} 41\n";
+    let sample = Sample {
+        metrics: parse_metrics(page),
+        ..Sample::default()
+    };
+    assert_eq!(wal_objects(&sample), 42);
 }

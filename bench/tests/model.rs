@@ -59,6 +59,18 @@ fn the_same_seed_gives_the_same_delays_whatever_else_is_asked() {
 }
 
 #[test]
+fn what_is_skipped_is_drawn_by_nobody() {
+    let [ahead, behind] = [(), ()].map(|()| LatencyModel::new(Profile::S3, Stalls::NONE, 9));
+    let draw = |model: &LatencyModel| model.draw(Operation::Put, "a/1", 0).first_byte;
+    for _ in 0..301 {
+        draw(&ahead);
+    }
+    behind.skip(Operation::Put, "a/1", 301);
+    let [ahead, behind] = [ahead, behind].map(|model| [draw(&model), draw(&model)]);
+    assert_eq!(ahead, behind);
+}
+
+#[test]
 fn folders_do_not_disturb_each_other_and_draw_the_same() {
     let model = LatencyModel::new(Profile::EXPRESS, Stalls::NONE, 3);
     let draw = |key: &str| model.draw(Operation::Put, key, 0).first_byte;

@@ -98,6 +98,8 @@ const FAULTY: f64 = 0.05;
 /// MiB touched beforehand for 4 MB messages: 340 of them, each once as it came and once in the
 /// store, and the data objects they are rolled into.
 const LARGE_WARM_MIB: usize = 5_120;
+/// The same for 20 MB/s, alone and with as much of bulk beside it.
+const RATE_WARM_MIB: usize = 6_144;
 const CLASS_PRODUCERS: u32 = 16;
 
 pub async fn run(
@@ -129,6 +131,14 @@ fn s3(bench: &Bench<'_, '_>) -> ModelOptions {
 
 fn express(bench: &Bench<'_, '_>) -> ModelOptions {
     StoreKind::profile(Profile::EXPRESS, bench.started)
+}
+
+/// A model that touches so much memory at least.
+fn warmed(store: ModelOptions, mib: usize) -> ModelOptions {
+    ModelOptions {
+        warm_mib: store.warm_mib.max(mib),
+        ..store
+    }
 }
 
 async fn small(bench: &mut Bench<'_, '_>, args: &cli::Latency) -> Result<(), BenchError> {
@@ -189,10 +199,7 @@ async fn large(
     } else {
         (express(bench), [Some(0.42), None, Some(0.55)])
     };
-    let store = ModelOptions {
-        warm_mib: store.warm_mib.max(LARGE_WARM_MIB),
-        ..store
-    };
+    let store = warmed(store, LARGE_WARM_MIB);
     let (broker, place) = bench.broker(&StoreKind::Model(store), &[LOW]).await?;
     let count = args.large_count;
     let got = sizes::measure(bench, (&broker, &place), Size::MB4, count).await?;
@@ -225,7 +232,7 @@ fn extra(bench: &mut Bench<'_, '_>, case: Case, rated: &Rated) -> Result<(), Ben
 
 async fn rate(bench: &mut Bench<'_, '_>, args: &cli::Latency) -> Result<(), BenchError> {
     let case = Case::Rate;
-    let store = StoreKind::Model(s3(bench));
+    let store = StoreKind::Model(warmed(s3(bench), RATE_WARM_MIB));
     let load = loads::twenty_mb(args.seconds);
     let (broker, _place) = bench.broker(&store, &[LOW]).await?;
     let alone = loads::rate(bench, &broker, &load, None, "20 MB/s").await?;

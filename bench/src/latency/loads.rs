@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use tidemill_runtime::Tasks;
+use tokio::sync::oneshot;
+
 use super::{Bench, sizes, stages::stages};
 use crate::{
     brokers::Child,
     error::BenchError,
-    load::{self, E2eOutcome, Limit, OpenLoop, ProduceLoad, Shape},
+    load::{self, E2eOutcome, Limit, OpenLoop, ProduceLoad, Shape, Target},
     probe::Usage,
 };
 
@@ -100,7 +103,7 @@ pub async fn rate(
     let before = broker.probe.sample(bench.runtime).await?;
     let other = async {
         match beside {
-            Some(load) => load::open_loop(&broker.target, load).await.map(Some),
+            Some(load) => aside(&broker.target, load).await.map(Some),
             None => Ok(None),
         }
     };
@@ -122,6 +125,38 @@ pub async fn rate(
         bench.out.rows(&rows)?;
     }
     Ok(Rated { outcome, usage })
+}
+
+/// How much more politely than the rest the clients of a load run that is not measured.
+const ASIDE_NICE: i32 = 10;
+
+/// Runs an open loop on a thread of its own that gives way to all others: elsewhere its clients
+/// would run on machines of their own. What they build, decode and check, megabytes at a time, must
+/// not hold up the clients whose records are measured.
+async fn aside(target: &Target, load: &OpenLoop) -> Result<E2eOutcome, BenchError> {
+    let (mut target, load) = (target.clone(), load.clone());
+    let (ended, outcome) = oneshot::channel();
+    let work = move || {
+        // Linux: of this thread and those it starts. Refused, it is merely less polite.
+        let _ = rustix::process::nice(ASIDE_NICE);
+        target.runtime.tasks = Tasks::new();
+        let tokio = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let measured = match tokio {
+            Ok(tokio) => tokio.block_on(load::open_loop(&target, &load)),
+            Err(error) => Err(BenchError::io("threads")(error)),
+        };
+        // Whoever waits for it may have failed.
+        let _ = ended.send(measured);
+    };
+    // One of the pool would stay polite to what comes after.
+    let thread = std::thread::Builder::new()
+        .name("bench-aside".to_owned())
+        .spawn(work);
+    thread.map_err(BenchError::io("threads"))?;
+    let lost = |_| BenchError::Failed("the load beside it has panicked".to_owned());
+    outcome.await.map_err(lost)?
 }
 
 /// How a closed loop sends.

@@ -21,7 +21,7 @@ use crate::{
 pub use cases::Case;
 use place::{Place, StoreKind};
 pub use sizes::sizes;
-pub use stages::{Stage, stages};
+pub use stages::{Stage, stages, wal_objects};
 
 /// Ports a broker may use, from its first.
 const PORTS: u16 = 4;

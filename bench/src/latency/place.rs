@@ -78,11 +78,21 @@ pub struct Place {
     pub launch: Launch,
     /// Raw PUTs.
     pub raw: Arc<dyn Backend>,
+    /// The same, if it is a model.
+    model: Option<Arc<ModelStore>>,
     // Serves as long as it lives.
     _server: Option<S3Server>,
 }
 
 impl Place {
+    /// Lets the raw side's next PUT draw the delay of the broker's next WAL object, of which it has
+    /// put `wal_objects`.
+    pub fn catch_up(&self, wal_objects: u64) {
+        if let Some(model) = &self.model {
+            model.catch_up(wal_objects);
+        }
+    }
+
     /// Opens the raw side, and an S3 server if one is asked for.
     pub async fn new(
         store: &StoreKind,
@@ -92,15 +102,19 @@ impl Place {
     ) -> Result<Self, BenchError> {
         match store {
             StoreKind::Model(options) if started.http => http(*options, runtime).await,
-            StoreKind::Model(options) => Ok(Self {
-                launch: Launch {
-                    data: options.to_string(),
-                    environment: vec![(PURGE_DELAY.0.to_owned(), PURGE_DELAY.1.to_owned())],
-                    ..Launch::default()
-                },
-                raw: Arc::new(ModelStore::new(cold(*options), runtime)),
-                _server: None,
-            }),
+            StoreKind::Model(options) => {
+                let model = Arc::new(ModelStore::new(cold(*options), runtime));
+                Ok(Self {
+                    launch: Launch {
+                        data: options.to_string(),
+                        environment: vec![(PURGE_DELAY.0.to_owned(), PURGE_DELAY.1.to_owned())],
+                        ..Launch::default()
+                    },
+                    raw: model.clone(),
+                    model: Some(model),
+                    _server: None,
+                })
+            }
             StoreKind::Directory(sync) => {
                 let text = match sync {
                     LocalSync::Always => "always",
@@ -149,6 +163,7 @@ async fn url(
             ..Launch::default()
         },
         raw,
+        model: None,
         _server: None,
     })
 }

@@ -50,6 +50,13 @@ pub fn stages(before: &Sample, after: &Sample) -> Vec<Stage> {
     named.chain([first_byte]).flatten().collect()
 }
 
+/// WAL objects that a broker has put since its start, the one that begins its log included.
+#[must_use]
+pub fn wal_objects(sample: &Sample) -> u64 {
+    let landed = format!("{DURATION}_count{{stage=\"put\"}}");
+    1 + sample.metrics.get(&landed).copied().unwrap_or(0.0) as u64
+}
+
 fn stage(
     name: &'static str,
     metric: &str,

@@ -2,10 +2,13 @@
 //! says what to do.
 
 use std::{
+    io,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -18,7 +21,7 @@ use tidemill_broker::net::{
 };
 use tidemill_runtime::{Clock, TaskHandle, Tasks};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, DuplexStream},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf},
     sync::watch,
 };
 
@@ -339,4 +342,100 @@ async fn a_client_that_reads_nothing_is_not_read_on() {
         (10..=20).contains(&calls),
         "{calls} requests of 100 kB against a queue of 1 MiB"
     );
+}
+
+/// A client whose request of a megabyte is there at once, and who takes all that is written.
+struct Ready {
+    request: Vec<u8>,
+    at: usize,
+    /// Bytes of each read and each write.
+    moved: Arc<Mutex<Vec<usize>>>,
+}
+
+impl AsyncRead for Ready {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let from = self.at;
+        let count = buf.remaining().min(self.request.len() - from);
+        if count == 0 {
+            return Poll::Pending;
+        }
+        buf.put_slice(&self.request[from..from + count]);
+        self.at += count;
+        self.moved.lock().push(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Ready {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.moved.lock().push(buf.len());
+        Poll::Ready(Ok(buf.len()))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let count = bufs.iter().map(|buf| buf.len()).sum();
+        self.moved.lock().push(count);
+        Poll::Ready(Ok(count))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_request_and_its_answer_leave_others_their_turn() {
+    const LEN: usize = 1_000_000;
+    let h = start();
+    let moved = Arc::new(Mutex::new(Vec::new()));
+    let client = Ready {
+        request: frame(ECHO, 1, LEN),
+        at: 0,
+        moved: moved.clone(),
+    };
+    let advertised = Advertised {
+        host: "127.0.0.1".to_owned(),
+        port: 9092,
+    };
+    let peer = Arc::new(Peer {
+        connection: 2,
+        address: None,
+        advertised: Arc::new(advertised),
+        produce_turn: Arc::default(),
+    });
+    let phase = h.phase.subscribe();
+    let serve = serve_connection(Arc::clone(&h.echo), h.shared.clone(), peer, client, phase);
+    let served = Tasks::inline().spawn("connection", serve);
+    let total = || moved.lock().iter().sum::<usize>();
+    let mut turns = 0;
+    while total() < 2 * (4 + LEN) {
+        tokio::task::yield_now().await;
+        turns += 1;
+    }
+    assert_eq!(total(), 2 * (4 + LEN));
+    let most = moved.lock().iter().copied().max();
+    assert!(most <= Some(256 << 10), "{most:?} bytes at once");
+    // Eight pieces of a quarter of a megabyte, two of them in a row.
+    assert!((3..=8).contains(&turns), "{turns} turns of others");
+    served.abort();
 }

@@ -114,6 +114,10 @@ impl LogLimits {
 /// Fragments in flight at once.
 pub const FRAGMENTS_IN_FLIGHT_MAX: usize = 16;
 
+/// Batches handled before other tasks of the thread get their turn, at a microsecond or less each.
+/// A round of small batches has tens of thousands, and whoever produces must not wait for them.
+pub(crate) const BATCHES_IN_A_ROW: usize = 256;
+
 /// A partition's retention, as its topic's configuration says. -1 is without limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionConfig {

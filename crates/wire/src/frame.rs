@@ -25,6 +25,10 @@ const NEXT_RESERVE: usize = 64 << 20;
 /// How many times what has come of a frame may be reserved for the rest of it.
 const GROWTH: usize = 8;
 
+/// The most that is kept of a large frame's buffer for the next one, in bytes. Memory that was
+/// never touched costs more than the bytes that are read into it.
+const SPARE_MAX: usize = 16 << 20;
+
 /// Bytes of a frame's size prefix.
 const PREFIX: usize = 4;
 
@@ -93,6 +97,8 @@ pub fn check_size(prefix: [u8; PREFIX], max: usize) -> Result<usize, FrameError>
 pub struct FrameReader<R> {
     inner: R,
     buf: BytesMut,
+    /// What is left of the last large frame's buffer: all of it, once nobody holds the frame.
+    spare: BytesMut,
     max: usize,
 }
 
@@ -102,6 +108,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         Self {
             inner,
             buf: BytesMut::new(),
+            spare: BytesMut::new(),
             max,
         }
     }
@@ -129,7 +136,11 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
                     let size = check_size(*prefix, self.max)?;
                     if self.buf.len() >= PREFIX + size {
                         self.buf.advance(PREFIX);
-                        return Ok(Some(self.buf.split_to(size).freeze()));
+                        let frame = self.buf.split_to(size).freeze();
+                        if self.buf.is_empty() && (FIRST_RESERVE..=SPARE_MAX).contains(&size) {
+                            self.spare = std::mem::take(&mut self.buf);
+                        }
+                        return Ok(Some(frame));
                     }
                     PREFIX + size
                 }
@@ -150,6 +161,13 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     fn make_room(&mut self, missing: usize) {
         let step = (self.buf.len() * GROWTH).clamp(FIRST_RESERVE, NEXT_RESERVE);
         let wanted = missing.min(step);
+        let have = self.buf.len();
+        if missing > FIRST_RESERVE && self.spare.try_reclaim(have + missing) {
+            self.spare.clear();
+            self.spare.extend_from_slice(&self.buf);
+            self.buf = std::mem::take(&mut self.spare);
+            return;
+        }
         if self.buf.capacity() - self.buf.len() < wanted {
             // Exactly what is missing of a large frame: its buffer ends with it, so that whoever
             // keeps its records does not keep the frames behind it.

@@ -148,6 +148,28 @@ async fn large_frames_are_read_in_few_steps() {
     assert!(reader.get_ref().largest >= 100_000);
 }
 
+#[tokio::test]
+async fn a_large_frames_memory_serves_the_next_one_once_nobody_holds_it() {
+    const LEN: usize = 300_000;
+    let frame_of = |byte| [&(LEN as i32).to_be_bytes()[..], &vec![byte; LEN]].concat();
+    let sent = [frame_of(1), frame_of(2), frame_of(3)].concat();
+    let slow = Slow {
+        bytes: &sent,
+        step: 1_000,
+        largest: 0,
+    };
+    let mut reader = FrameReader::new(slow, frame::DEFAULT_MAX_FRAME);
+    let first = reader.next().await.expect("a frame").expect("a frame");
+    let place = first.as_ptr();
+    drop(first);
+    let second = reader.next().await.expect("a frame").expect("a frame");
+    // A few bytes on, where the size prefix was.
+    assert!(second.as_ptr().addr().abs_diff(place.addr()) < 16);
+    let third = reader.next().await.expect("a frame").expect("a frame");
+    assert_eq!(second, vec![2; LEN]);
+    assert_eq!(third, vec![3; LEN]);
+}
+
 /// Takes `step` bytes at a time, whatever it is offered.
 struct Narrow {
     step: usize,

@@ -19,6 +19,10 @@ use super::{
     Reply, Service, Step, WRITE_QUEUE_MAX_BYTES, Weight,
 };
 
+/// Reads and writes of parts of large frames in a row before other tasks of the thread get their
+/// turn: about a fifth of a millisecond.
+const PARTS_IN_A_ROW: u32 = 2;
+
 /// How far the broker's stop has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
@@ -147,11 +151,14 @@ impl<S: Service> Connection<S> {
         let clock = self.shared.clock.clone();
         let mut timer_at = self.deadline();
         let mut timer: Pin<Box<_>> = Box::pin(clock.sleep_until(timer_at));
+        let mut parts = 0;
         loop {
             if self.closing && self.in_flight.is_empty() && self.writer.is_empty() {
                 return true;
             }
-            match self.turn(read, write, timer.as_mut(), phase).await {
+            let turn = self.turn(read, write, timer.as_mut(), phase).await;
+            parts = if self.is_part(&turn) { parts + 1 } else { 0 };
+            match turn {
                 Turn::Answered(answer) => self.answered(answer),
                 Turn::Written(Ok(())) => self.written(clock.monotonic()),
                 Turn::Written(Err(_)) => return false,
@@ -176,11 +183,24 @@ impl<S: Service> Connection<S> {
                     Phase::Stop => return false,
                 },
             }
+            if parts == PARTS_IN_A_ROW {
+                parts = 0;
+                tokio::task::yield_now().await;
+            }
             // The deadline moves out by itself; only a nearer one needs a new timer.
             if self.reader.owed() && self.deadline() < timer_at {
                 timer_at = self.deadline();
                 timer = Box::pin(clock.sleep_until(timer_at));
             }
+        }
+    }
+
+    /// Whether a large frame moved on, and more of it follows.
+    fn is_part(&self, turn: &Turn) -> bool {
+        match turn {
+            Turn::Written(Ok(())) => !self.writer.is_empty(),
+            Turn::Read(Ok(Step::More)) => true,
+            _ => false,
         }
     }
 

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     keys,
+    limits::BATCHES_IN_A_ROW,
     types::{TailBatch, WalPosition},
 };
 
@@ -72,6 +73,9 @@ impl Reader {
                 Some(bytes) => bytes,
                 None => vec![self.reread(batch).await?],
             });
+            if out.len() % BATCHES_IN_A_ROW == 0 {
+                tokio::task::yield_now().await;
+            }
         }
         Ok(out)
     }

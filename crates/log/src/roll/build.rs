@@ -11,6 +11,7 @@ use super::{RollError, Roller};
 use crate::{
     format::data::{BatchInfo, BuiltObject, DataBuilder},
     keys,
+    limits::BATCHES_IN_A_ROW,
     types::{DataObjectId, Extent},
 };
 
@@ -97,10 +98,15 @@ impl Roller {
             joined(out.uploads.remove(0)).await?;
         }
         let mut builder = DataBuilder::new();
+        let mut built = 0;
         for run in runs {
             builder.begin(run.partition, run.offsets);
             for batch in run.batches {
                 builder.push(batch.info, batch.slices);
+                built += 1;
+                if built % BATCHES_IN_A_ROW == 0 {
+                    tokio::task::yield_now().await;
+                }
             }
         }
         let object = self.next_object();

@@ -68,6 +68,8 @@ impl Roller {
                 }
                 continue;
             }
+            // Copying a partition's list of batches was work enough for one turn.
+            tokio::task::yield_now().await;
             touched.push(partition.clone());
             let share = Share { partition, batches };
             group_bytes += share.len();
