@@ -115,6 +115,25 @@ async fn of_a_deleted_topic_nothing_is_left_in_the_end() {
     assert!(again, "the other topic stays");
 }
 
+/// Until the next round has freed them, and whoever runs it: nobody has to do anything.
+#[tokio::test(start_paused = true)]
+async fn objects_of_a_topic_just_deleted_wait_and_are_no_garbage() {
+    let backend = faulty(3, FaultPlan::none());
+    let (first, roll) = started(&backend, 1).await;
+    create(&first, 1).await;
+    create(&first, 2).await;
+    append(&first, 1).await;
+    roll.round().await.expect("healthy");
+    append(&first, 2).await;
+    roll.round().await.expect("healthy");
+    // As if killed before it could do more.
+    first.log.runtime().tasks.abort_all();
+    commit(&first, Change::TopicDeleted { topic: topic_id(1) }).await;
+    let report = checked(&first).await;
+    assert!(report.is_clean(), "{report:?}");
+    assert_eq!(report.pending, 1, "the deleted topic's");
+}
+
 #[tokio::test(start_paused = true)]
 async fn damage_of_the_metadata_is_named() {
     let backend = faulty(1, FaultPlan::none());

@@ -9,9 +9,11 @@ pub(crate) const MAX_KEY_LEN: usize = 800;
 /// Longest part of a key between slashes; a file name's limit is 255 and temporary names need room.
 const MAX_PART_LEN: usize = 200;
 
-/// Refuses keys that some backend could not hold: only `[A-Za-z0-9._=@+-]` parts that are neither
-/// empty nor begin with a dot, joined by slashes.
-pub(crate) fn check(operation: &'static str, key: &str) -> Result<(), StoreError> {
+/// True for what every backend can hold: only `[A-Za-z0-9._=@+-]` parts that are neither empty nor
+/// begin with a dot, joined by slashes. Whoever takes a key from outside asks this first: in a
+/// directory any other one could lead out of it.
+#[must_use]
+pub fn is_key(key: &str) -> bool {
     let good_part = |part: &str| {
         !part.is_empty()
             && part.len() <= MAX_PART_LEN
@@ -20,7 +22,12 @@ pub(crate) fn check(operation: &'static str, key: &str) -> Result<(), StoreError
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || b"._=@+-".contains(&byte))
     };
-    if key.len() <= MAX_KEY_LEN && key.split('/').all(good_part) {
+    key.len() <= MAX_KEY_LEN && key.split('/').all(good_part)
+}
+
+/// Refuses keys that some backend could not hold.
+pub(crate) fn check(operation: &'static str, key: &str) -> Result<(), StoreError> {
+    if is_key(key) {
         return Ok(());
     }
     let message = "a key is made of `/`-separated parts of letters, digits and `._=@+-`";

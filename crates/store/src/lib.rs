@@ -28,6 +28,7 @@ pub use backend::{Backend, ObjectMeta, Payload, PutAnswer};
 pub use backends::{Directory, DirectoryOptions, LocalSync, Memory, Remote, directory::fs::Space};
 pub use envelope::{Envelope, ObjectKind, PutId};
 pub use error::{StoreError, StoreErrorKind};
+pub use key::is_key;
 pub use numbered::{CreateOutcome, NumberedLog};
 pub use open::{OpenError, OpenOptions, open};
 pub use pace::{Estimate, Estimator, HedgeCounters, HedgeMode, HedgeOptions};

@@ -62,7 +62,7 @@ fn usage(error: &clap::Error) -> ExitCode {
 
 async fn run(command: Command) -> ExitCode {
     let runtime = Runtime::system();
-    let mut out = BufWriter::new(std::io::stdout());
+    let mut out = BufWriter::new(Output::default());
     let result = match command {
         Command::Topic { to, action } => cmd::topic::run(&to, action, &runtime, &mut out).await,
         Command::Produce(args) => cmd::produce::run(args, &runtime, &mut out).await,
@@ -80,7 +80,36 @@ async fn run(command: Command) -> ExitCode {
         #[cfg(feature = "bench")]
         Command::Bench(args) => bench(args, &runtime, &mut out).await,
     };
-    report(result.and_then(|()| Ok(out.flush()?))).into()
+    let result = result.and_then(|()| Ok(out.flush()?));
+    // `head` has seen enough: that is no failure of ours, and nobody needs to be told.
+    let enough = out.get_ref().gone;
+    report(if enough { Ok(()) } else { result }).into()
+}
+
+/// Standard output that knows whether its reader is gone.
+#[derive(Default)]
+struct Output {
+    gone: bool,
+}
+
+impl Output {
+    fn noted<T>(&mut self, result: std::io::Result<T>) -> std::io::Result<T> {
+        let broken = |error: &std::io::Error| error.kind() == std::io::ErrorKind::BrokenPipe;
+        self.gone |= result.as_ref().is_err_and(broken);
+        result
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let result = std::io::stdout().write(bytes);
+        self.noted(result)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        let result = std::io::stdout().flush();
+        self.noted(result)
+    }
 }
 
 #[cfg(feature = "bench")]

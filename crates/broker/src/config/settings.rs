@@ -121,6 +121,12 @@ impl Settings {
         self.set.get(name).map(|setting| setting.value.as_str())
     }
 
+    /// Where a value was set: a flag, a variable, a file.
+    #[must_use]
+    pub fn origin_of(&self, name: &str) -> Option<&str> {
+        self.set.get(name).map(|setting| setting.origin.as_str())
+    }
+
     /// The default.
     #[must_use]
     pub fn default_of(&self, name: &str) -> Option<&str> {

@@ -41,6 +41,7 @@ impl Check<'_> {
                 .as_ref()
                 .is_none_or(|known| known.contains(&id));
             if !exists {
+                self.note_dropping(state).await?;
                 continue;
             }
             self.report.partitions += 1;
@@ -55,6 +56,24 @@ impl Check<'_> {
         for (object, extents) in wanted {
             self.check_object(object, &extents).await?;
         }
+        Ok(())
+    }
+
+    /// Notes what a partition lists whose topic is deleted: the next round frees it.
+    async fn note_dropping(&mut self, state: &PartitionState) -> Result<(), StoreError> {
+        for manifest in &state.extents.manifests {
+            self.dropping.insert(manifest.object);
+            match self.reader.manifest(manifest).await {
+                Ok(list) => self
+                    .dropping
+                    .extend(list.iter().map(|extent| extent.object)),
+                Err(ReadError::Store(error)) if error.is_retriable() => return Err(error),
+                // Nobody will read it any more; it may be gone already.
+                Err(_) => {}
+            }
+        }
+        let recent = state.extents.recent.iter();
+        self.dropping.extend(recent.map(|extent| extent.object));
         Ok(())
     }
 

@@ -104,6 +104,8 @@ struct Check<'a> {
     report: Report,
     /// Objects that some partition lists.
     listed: BTreeSet<DataObjectId>,
+    /// Objects that a partition of a deleted topic lists.
+    dropping: BTreeSet<DataObjectId>,
     progress: &'a (dyn Fn(&str) + Sync),
 }
 
@@ -150,6 +152,7 @@ async fn check_once(
         found: survey::Survey::default(),
         report: Report::default(),
         listed: BTreeSet::new(),
+        dropping: BTreeSet::new(),
         progress,
     };
     check.survey().await?;
@@ -221,7 +224,7 @@ impl Check<'_> {
 
     /// What nobody lists.
     async fn find_garbage(&mut self, chains: &Chains) -> Result<(), StoreError> {
-        let mut waiting: BTreeSet<DataObjectId> = BTreeSet::new();
+        let mut waiting = std::mem::take(&mut self.dropping);
         let mut cleaning: BTreeSet<WriterId> = BTreeSet::new();
         for chain in chains
             .speakers

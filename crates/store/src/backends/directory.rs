@@ -378,14 +378,46 @@ impl Inner {
         Ok(true)
     }
 
+    /// What `scan` finds after a key that is there still, in its order, at most `limit`. The lock
+    /// holds off this process alone: beside a broker, `fsck` may find any name gone, and a link to
+    /// nowhere never was an object. A page is asked from its last name, since trims ascend: nothing
+    /// is missing that went after what is shown.
+    fn those_there(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+        scan: impl Fn(Option<&str>, usize) -> io::Result<Vec<String>>,
+    ) -> Result<Vec<ObjectMeta>, StoreError> {
+        let mut found = Vec::new();
+        let mut after = after.map(str::to_owned);
+        loop {
+            let wanted = limit - found.len();
+            let keys = scan(after.as_deref(), wanted).map_err(|e| io_error("list", "", &e))?;
+            let ended = keys.len() < wanted;
+            after = keys.last().cloned().or(after);
+            let mut page = Vec::with_capacity(keys.len());
+            for key in keys.into_iter().rev() {
+                match self.head(&key) {
+                    Err(error) if error.kind == StoreErrorKind::NotFound => {}
+                    other => page.push(other?),
+                }
+            }
+            found.extend(page.into_iter().rev());
+            // Fewer than `limit` would mean the end.
+            if ended || found.len() >= limit {
+                return Ok(found);
+            }
+        }
+    }
+
     fn list(
         &self,
         prefix: &str,
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<ObjectMeta>, StoreError> {
-        let failed = |error: &io::Error| io_error("list", prefix, error);
-        let scan = || listing::keys(&*self.fs, &self.root, prefix, after, limit);
+        let scan =
+            |after: Option<&str>, limit| listing::keys(&*self.fs, &self.root, prefix, after, limit);
         let stats = |keys: Vec<String>| {
             keys.into_iter()
                 .map(|key| self.head(&key))
@@ -393,13 +425,13 @@ impl Inner {
         };
         let keys = {
             let _all = self.scan.write();
-            scan().map_err(|error| failed(&error))?
+            scan(after, limit).map_err(|error| io_error("list", prefix, &error))?
         };
         match stats(keys) {
             // One of them is gone meanwhile: once more, as one moment.
             Err(error) if error.kind == StoreErrorKind::NotFound => {
                 let _all = self.scan.write();
-                stats(scan().map_err(|error| failed(&error))?)
+                self.those_there(after, limit, scan)
             }
             other => other,
         }

@@ -7,6 +7,7 @@ use tidemill_runtime::Runtime;
 use tidemill_wire::{
     batch::{BatchIter, Record, Records, StoredBatch},
     codec::Str,
+    errors::ErrorCode,
     messages::{
         FetchRequest, FetchResponse,
         fetch::{FetchPartition, FetchTopic, PartitionData},
@@ -79,11 +80,6 @@ pub async fn run(
         true => Some(offsets::list(&client, &args.topic, &indexes, offsets::LATEST).await?),
         false => None,
     };
-    if let Some((index, next, end)) = beyond(&next, end.as_ref()) {
-        let topic = &args.topic;
-        let what = format!("`{topic}-{index}` ends at {end}: there is no offset {next}");
-        return Err(CommandError(what));
-    }
     let mut progress = Progress {
         next,
         end,
@@ -91,7 +87,12 @@ pub async fn run(
     };
     while !progress.is_done() {
         match fetch(&client, &args, &progress).await {
-            Ok(answer) => take(&answer, &args, &mut progress, out)?,
+            Ok(answer) => {
+                let passed = take(&answer, &args, &mut progress, out)?;
+                if !passed.is_empty() {
+                    go_on_at_the_start(&client, &args, &passed, &mut progress).await?;
+                }
+            }
             // Whoever waits for more waits for the broker as well.
             Err(error) if !args.exit => client = again(&args, runtime, &error).await,
             Err(error) => return Err(error.into()),
@@ -101,13 +102,59 @@ pub async fn run(
     Ok(())
 }
 
-/// The first partition, its offset and its end, if every one ends before where it is to be read
-/// from.
-fn beyond(next: &BTreeMap<i32, i64>, end: Option<&BTreeMap<i32, i64>>) -> Option<(i32, i64, i64)> {
-    let with_end = |(index, next): (&i32, &i64)| Some((*index, *next, *end?.get(index)?));
-    let all: Option<Vec<_>> = next.iter().map(with_end).collect();
-    let all = all.filter(|all| all.iter().all(|(_, next, end)| next > end))?;
-    all.first().copied()
+/// From where an offset is read in each partition: within what is there.
+///
+/// # Errors
+/// It lies beyond the end of every one.
+async fn within(
+    client: &Client,
+    topic: &str,
+    indexes: &[i32],
+    offset: i64,
+) -> Result<BTreeMap<i32, i64>, CommandError> {
+    let starts = offsets::list(client, topic, indexes, offsets::EARLIEST).await?;
+    let ends = offsets::list(client, topic, indexes, offsets::LATEST).await?;
+    if let Some((index, end)) = ends.first_key_value()
+        && ends.values().all(|end| *end < offset)
+    {
+        let what = format!("`{topic}-{index}` ends at {end}: there is no offset {offset}");
+        return Err(CommandError(what));
+    }
+    let from = |(index, end): (&i32, &i64)| {
+        let start = starts.get(index).copied().unwrap_or(0);
+        if offset < start {
+            crate::complain(&format!("`{topic}-{index}` begins at {start}"));
+        }
+        (*index, offset.clamp(start, start.max(*end)))
+    };
+    Ok(ends.iter().map(from).collect())
+}
+
+/// Retention or DeleteRecords has passed a slow reader.
+///
+/// # Errors
+/// The log has not that offset yet: it is another one of the same name.
+async fn go_on_at_the_start(
+    client: &Client,
+    args: &Consume,
+    passed: &[i32],
+    progress: &mut Progress,
+) -> Result<(), CommandError> {
+    let topic = &args.topic;
+    for (index, start) in offsets::list(client, topic, passed, offsets::EARLIEST).await? {
+        let was = progress.next.insert(index, start).unwrap_or(start);
+        if start <= was {
+            check(
+                &format!("{topic}-{index}"),
+                ErrorCode::OFFSET_OUT_OF_RANGE,
+                None,
+            )?;
+        }
+        crate::complain(&format!(
+            "`{topic}-{index}` has no offset {was} any more; going on at {start}, where it begins"
+        ));
+    }
+    Ok(())
 }
 
 /// Another connection, as soon as there is one.
@@ -132,10 +179,7 @@ async fn start(
         "end" => offsets::LATEST,
         text => match text.strip_prefix('@') {
             Some(time) => parse(time)?,
-            None => {
-                let offset = parse(text)?;
-                return Ok(indexes.iter().map(|index| (*index, offset)).collect());
-            }
+            None => return within(client, topic, indexes, parse(text)?).await,
         },
     };
     let mut found = offsets::list(client, topic, indexes, by_time).await?;
@@ -152,7 +196,8 @@ async fn start(
 }
 
 fn parse(text: &str) -> Result<i64, CommandError> {
-    text.parse().map_err(|_| {
+    let number = text.parse().ok().filter(|number| *number >= 0);
+    number.ok_or_else(|| {
         let ways = "`beginning`, `end`, an offset, or `@` and Unix milliseconds";
         CommandError(format!("`{text}` is no offset; give {ways}"))
     })
@@ -182,14 +227,20 @@ async fn fetch(
     client.call_up_to(FETCH_BY_NAME, &request).await
 }
 
+/// Prints what was fetched. Returns the partitions that do not hold what was asked for.
 fn take(
     answer: &FetchResponse,
     args: &Consume,
     progress: &mut Progress,
     out: &mut impl Write,
-) -> Result<(), CommandError> {
+) -> Result<Vec<i32>, CommandError> {
     check(&args.topic, answer.error_code, None)?;
+    let mut passed = Vec::new();
     for part in answer.responses.iter().flat_map(|topic| &topic.partitions) {
+        if part.error_code == ErrorCode::OFFSET_OUT_OF_RANGE {
+            passed.push(part.partition_index);
+            continue;
+        }
         check(
             &format!("{}-{}", args.topic, part.partition_index),
             part.error_code,
@@ -198,7 +249,7 @@ fn take(
         print(part, args, progress, out)?;
     }
     out.flush()?;
-    Ok(())
+    Ok(passed)
 }
 
 fn print(

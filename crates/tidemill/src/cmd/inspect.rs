@@ -5,7 +5,9 @@ use std::io::Write;
 use bytes::Bytes;
 use tidemill_cluster::format::{decode_entry, decode_snapshot};
 use tidemill_runtime::Runtime;
-use tidemill_store::{Envelope, ObjectKind, Root, Store, StoreErrorKind, envelope::EnvelopeError};
+use tidemill_store::{
+    Envelope, ObjectKind, Root, Store, StoreErrorKind, envelope::EnvelopeError, is_key,
+};
 
 use super::{CommandError, stored::open_to_read};
 use crate::cli::Inspect;
@@ -21,20 +23,33 @@ pub async fn run(
 ) -> Result<(), CommandError> {
     let store = open_to_read(&args.data, runtime).await?;
     let key = args.key.unwrap_or_default();
-    if key.is_empty() || key.ends_with('/') {
-        return list(&store, &key, out).await;
+    if key.is_empty() {
+        return list(&store, &key, &key, out).await;
+    }
+    if !is_key(key.strip_suffix('/').unwrap_or(&key)) {
+        let what = "a key is made of `/`-separated parts of letters, digits and `._=@+-`";
+        return Err(CommandError(format!("`{key}` is no key: {what}")));
+    }
+    if key.ends_with('/') {
+        return list(&store, &key, &key, out).await;
     }
     match store.head(&key).await {
         Ok(meta) => print(&store, &key, meta.size, out).await,
         // A folder without its slash is what people type.
         Err(error) if error.kind == StoreErrorKind::NotFound => {
-            list(&store, &format!("{key}/"), out).await
+            list(&store, &format!("{key}/"), &key, out).await
         }
         Err(error) => Err(CommandError(error.to_string())),
     }
 }
 
-async fn list(store: &Store, prefix: &str, out: &mut impl Write) -> Result<(), CommandError> {
+/// Lists what is below `prefix`, which the user called `asked`.
+async fn list(
+    store: &Store,
+    prefix: &str,
+    asked: &str,
+    out: &mut impl Write,
+) -> Result<(), CommandError> {
     let folder = prefix.trim_end_matches('/');
     let listed = store
         .list_all(folder)
@@ -49,9 +64,11 @@ async fn list(store: &Store, prefix: &str, out: &mut impl Write) -> Result<(), C
     }
     if count == 0 {
         let place = store.describe();
-        return Err(CommandError(format!(
-            "`{place}` holds no object `{prefix}`"
-        )));
+        let what = match asked {
+            "" => format!("`{place}` holds no objects"),
+            asked => format!("`{place}` holds no object `{asked}`"),
+        };
+        return Err(CommandError(what));
     }
     writeln!(out, "{count} objects, {bytes} bytes")?;
     Ok(())

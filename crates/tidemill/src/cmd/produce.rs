@@ -1,6 +1,6 @@
 //! `tidemill produce`: one record a line from standard input.
 
-use std::io::Write;
+use std::{collections::BTreeMap, io::Write};
 
 use bytes::Bytes;
 use tidemill_client::Client;
@@ -8,6 +8,7 @@ use tidemill_runtime::Runtime;
 use tidemill_wire::{
     batch::{BatchBuilder, Compression, NewRecord},
     codec::{Records, Str},
+    errors::ErrorCode,
     messages::{
         MetadataRequest, ProduceRequest,
         metadata::MetadataRequestTopic,
@@ -43,19 +44,21 @@ pub async fn run(
     let mut input = BufReader::new(tokio::io::stdin());
     let mut sent = 0u64;
     let mut turn = 0usize;
+    let to = Topic {
+        client: &client,
+        name: &args.topic,
+        compression,
+        runtime,
+    };
     loop {
         let (lines, ended) = read_some(&mut input, args.key_separator.as_deref()).await?;
         if !lines.is_empty() {
-            sent += lines.len() as u64;
             let batches = spread(lines, &args, partitions, &mut turn)?;
-            send(
-                &client,
-                &args.topic,
-                batches,
-                compression,
-                runtime.clock.now_ms(),
-            )
-            .await?;
+            if let Err(CommandError(why)) = send(&to, batches, &mut sent).await {
+                // Whoever repeats the rest must know where it begins.
+                let what = format!("{why}; {sent} records were acknowledged before");
+                return Err(CommandError(what));
+            }
         }
         if ended {
             break;
@@ -201,16 +204,55 @@ fn murmur2(data: &[u8]) -> u32 {
     (hash ^ (hash >> 15)) & 0x7fff_ffff
 }
 
-async fn send(
-    client: &Client,
-    topic: &str,
-    batches: Vec<(i32, Vec<Line>)>,
+/// Where records go, and how.
+struct Topic<'a> {
+    client: &'a Client,
+    name: &'a str,
     compression: Compression,
-    now_ms: i64,
+    runtime: &'a Runtime,
+}
+
+/// Sends one batch a partition; what is too large as one batch goes as two. Counts in `sent` what
+/// was acknowledged.
+async fn send(
+    to: &Topic<'_>,
+    batches: Vec<(i32, Vec<Line>)>,
+    sent: &mut u64,
 ) -> Result<(), CommandError> {
+    let mut waves = vec![batches];
+    while let Some(batches) = waves.pop() {
+        let answers = send_once(to, &batches).await?;
+        let mut failed = Ok(());
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        for (index, mut lines) in batches {
+            let answer = answers.get(&index);
+            let (code, why) =
+                answer.map_or((ErrorCode(-1), None), |(code, why)| (*code, why.as_deref()));
+            if code == ErrorCode::MESSAGE_TOO_LARGE && lines.len() > 1 {
+                let half = lines.split_off(lines.len() / 2);
+                first.push((index, lines));
+                second.push((index, half));
+                continue;
+            }
+            match check(&format!("{}-{index}", to.name), code, why) {
+                Ok(()) => *sent += lines.len() as u64,
+                Err(error) => failed = Err(error),
+            }
+        }
+        failed?;
+        // The second halves wait until all of the first ones are stored: order is kept.
+        waves.extend([second, first].into_iter().filter(|wave| !wave.is_empty()));
+    }
+    Ok(())
+}
+
+type Answers = BTreeMap<i32, (ErrorCode, Option<String>)>;
+
+async fn send_once(to: &Topic<'_>, batches: &[(i32, Vec<Line>)]) -> Result<Answers, CommandError> {
+    let now_ms = to.runtime.clock.now_ms();
     let mut data = Vec::new();
-    for (index, lines) in &batches {
-        let batch = build(lines, compression, now_ms)?;
+    for (index, lines) in batches {
+        let batch = build(lines, to.compression, now_ms)?;
         data.push(PartitionProduceData {
             index: *index,
             records: Some(Records::from(batch)),
@@ -220,22 +262,22 @@ async fn send(
         acks: ACKS_ALL,
         timeout_ms: REQUEST_TIMEOUT_MS,
         topic_data: vec![TopicProduceData {
-            name: Str::from(topic.to_owned()),
+            name: Str::from(to.name.to_owned()),
             partition_data: data,
             ..TopicProduceData::default()
         }],
         ..ProduceRequest::default()
     };
-    let answer = client.call_up_to(PRODUCE_BY_NAME, &request).await?;
-    for part in answer
+    let answer = to.client.call_up_to(PRODUCE_BY_NAME, &request).await?;
+    let parts = answer
         .responses
         .iter()
-        .flat_map(|topic| &topic.partition_responses)
-    {
-        let what = format!("{topic}-{}", part.index);
-        check(&what, part.error_code, part.error_message.as_deref())?;
-    }
-    Ok(())
+        .flat_map(|topic| &topic.partition_responses);
+    let said = parts.map(|part| {
+        let message = part.error_message.as_deref().map(str::to_owned);
+        (part.index, (part.error_code, message))
+    });
+    Ok(said.collect())
 }
 
 fn build(lines: &[Line], compression: Compression, now_ms: i64) -> Result<Bytes, CommandError> {

@@ -116,6 +116,7 @@ async fn stop(
     }
 }
 
+/// A file that can be read back: what is set stands in it, what is not is a comment.
 fn print(config: &BrokerConfig) -> Exit {
     use std::io::Write;
     use tidemill_broker::config::describe_broker;
@@ -123,15 +124,42 @@ fn print(config: &BrokerConfig) -> Exit {
     let none = std::collections::BTreeMap::new();
     let mut out = std::io::stdout().lock();
     for described in describe_broker(&config.settings.with(&none, &none)) {
-        let value = if described.sensitive {
-            "(hidden)"
-        } else {
-            described.value.as_deref().unwrap_or("")
+        let (name, doc) = (described.name, described.documentation);
+        let value = match (described.sensitive, described.value.as_deref()) {
+            (true, _) => "(hidden)",
+            (false, value) => value.unwrap_or_default(),
         };
-        let (name, source, doc) = (described.name, described.source, described.documentation);
-        if writeln!(out, "# {doc}\n# source: {source:?}\n{name} = \"{value}\"\n").is_err() {
-            return Exit::Failed;
+        let origin = config.settings.origin_of(name);
+        let off = match origin {
+            Some(_) if !described.sensitive => "",
+            _ => "# ",
+        };
+        let source = origin.unwrap_or("default");
+        let value = toml_text(value);
+        // Quoted, since some names go on where others end.
+        let line = writeln!(
+            out,
+            "# {doc}\n# source: {source}\n{off}\"{name}\" = {value}\n"
+        );
+        match line {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Exit::Ok,
+            Err(_) => return Exit::Failed,
         }
     }
     Exit::Ok
+}
+
+/// `text` as TOML writes it.
+fn toml_text(text: &str) -> String {
+    let mut written = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => written.extend(['\\', c]),
+            c if c.is_control() => written.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => written.push(c),
+        }
+    }
+    written.push('"');
+    written
 }

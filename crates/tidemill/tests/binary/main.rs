@@ -7,6 +7,7 @@
 )]
 
 mod bucket;
+mod commands;
 mod corrupt;
 mod fsck;
 mod harness;

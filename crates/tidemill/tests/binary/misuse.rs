@@ -80,9 +80,10 @@ fn commands_say_what_is_wrong() {
             &["consume", "tides", "--exit", "--offset", "99"],
             &["tides-0", "99"],
         ),
+        (&["consume", "tides", "--offset", "99"], &["tides-0", "99"]),
         (
-            &["consume", "tides", "--offset", "99"],
-            &["OFFSET_OUT_OF_RANGE"],
+            &["consume", "tides", "--exit", "--offset", "@-5"],
+            &["`-5`", "Unix milliseconds"],
         ),
         (&["group", "describe", "nope"], &["nope"]),
         (&["group", "delete", "nope"], &["nope"]),

@@ -112,14 +112,52 @@ fn flag_over_variable_over_file() {
     let ended = run(serve, "");
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(
-        ended.out.contains("num.partitions = \"5\""),
+        ended
+            .out
+            .contains("# source: --set\n\"num.partitions\" = \"5\"\n"),
         "{}",
         ended.out
     );
     assert!(
-        ended.out.contains("message.max.bytes = \"88888\""),
+        ended
+            .out
+            .contains("# source: TIDEMILL_MESSAGE_MAX_BYTES\n\"message.max.bytes\" = \"88888\"\n"),
         "{}",
         ended.out
+    );
+}
+
+/// What is printed is a configuration file: with the same settings, and none more.
+#[test]
+fn the_printed_settings_can_be_read_back() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let print = |setup: Setup, args: &[&str]| {
+        let mut serve = setup.command();
+        serve.args(args).arg("--print-config");
+        let ended = run(serve, "");
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.out
+    };
+    let setup = Setup::new(dir.path())
+        .set("broker.rack=a \"rack\" \\ and\ttab")
+        .set("log.dir.failure.timeout.ms=5")
+        .set("log.retention.ms=77");
+    let first = print(setup, &[]);
+    let file = dir.path().join("printed.toml");
+    std::fs::write(&file, &first).expect("a file");
+    let shown = file.display().to_string();
+    let second = print(Setup::new(dir.path()), &["--config", &shown]);
+    let values = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| !line.starts_with("# source: "));
+        lines.map(str::to_owned).collect()
+    };
+    assert_eq!(values(&first), values(&second));
+    let set = second.matches(&format!("# source: {shown}")).count();
+    assert_eq!(set, 3, "the others are defaults still");
+    assert!(second.contains("\n\"broker.rack\" = \"a \\\"rack\\\" \\\\ and\\u0009tab\"\n"));
+    assert!(
+        second.contains("\n# \"num.partitions\" = \"1\"\n"),
+        "{second}"
     );
 }
 
