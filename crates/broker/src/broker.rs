@@ -94,7 +94,12 @@ impl Broker {
             phase: watch::channel(Phase::Run).0,
             next_producer: AtomicU32::new(0),
             cluster_id: Str::from(base64url(&cluster.cluster_id())),
-            coordinator: Coordinator::new(log.clone(), runtime.clone(), config.groups),
+            coordinator: Coordinator::new(
+                log.clone(),
+                cluster.clone(),
+                runtime.clone(),
+                config.groups,
+            ),
             cluster,
             log,
             runtime,

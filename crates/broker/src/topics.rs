@@ -12,6 +12,7 @@ use tidemill_wire::{
     ErrorCode,
     ids::{PartitionId, TopicId},
 };
+use tokio::sync::oneshot::Receiver;
 
 use crate::{Broker, config::TopicConfig};
 
@@ -156,13 +157,13 @@ impl Broker {
         }
     }
 
-    /// Gives up what is left of a deleted topic.
-    pub(crate) fn drop_topic(&self, topic: &Topic) {
+    /// Gives up what is left of a deleted topic. Returns what to wait for before it is answered.
+    pub(crate) fn drop_topic(&self, topic: &Topic) -> Vec<Receiver<Result<(), ErrorCode>>> {
         for (partition, _) in topic.partitions() {
             self.log().drop_partition(partition);
         }
         self.topics().forget(topic.id);
-        self.coordinator().topic_deleted(&topic.name);
+        self.coordinator().topic_deleted(&topic.name)
     }
 
     /// Puts the settings of all topics into force.

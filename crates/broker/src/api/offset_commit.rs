@@ -45,6 +45,7 @@ pub(super) async fn handle(
         instance_id: request.group_instance_id.as_ref().map(ToString::to_string),
         generation: request.generation_id_or_member_epoch,
         items,
+        image: image.clone(),
     };
     let committed = coordinator.commit(&request.group_id, commit).await;
     let overall = committed.err().unwrap_or(ErrorCode::NONE);

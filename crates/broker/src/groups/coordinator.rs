@@ -11,6 +11,7 @@ use std::{
 };
 
 use parking_lot::{Mutex, RwLock};
+use tidemill_cluster::{Cluster, Image};
 use tidemill_log::{Log, partition::Partition};
 use tidemill_runtime::Runtime;
 use tidemill_wire::{ErrorCode, Str};
@@ -50,6 +51,14 @@ pub(crate) struct Commit {
     pub generation: i32,
     /// Topic, partition, offset; all of topics that exist.
     pub items: Vec<(Str, i32, OffsetValue)>,
+    /// Where they exist.
+    pub image: Arc<Image>,
+}
+
+/// True if `topic` is in both images, and is the same one.
+pub(super) fn is_same(image: &Image, other: &Image, topic: &str) -> bool {
+    let id = |image: &Image| image.topic_by_name(topic).map(|topic| topic.id);
+    id(image).is_some() && id(image) == id(other)
 }
 
 /// The records of a commit; none if they are too large to be one.
@@ -70,6 +79,7 @@ fn offset_changes(group: &str, items: &[(Str, i32, OffsetValue)]) -> Option<Vec<
 /// Coordinates all groups whose partition this broker leads.
 pub(crate) struct Coordinator {
     log: Arc<Log>,
+    cluster: Arc<Cluster>,
     runtime: Runtime,
     /// Settings.
     pub settings: GroupSettings,
@@ -90,7 +100,12 @@ pub(crate) fn partition_of(group: &str, partitions: i32) -> i32 {
 
 impl Coordinator {
     /// A coordinator without shards.
-    pub fn new(log: Arc<Log>, runtime: Runtime, settings: GroupSettings) -> Arc<Self> {
+    pub fn new(
+        log: Arc<Log>,
+        cluster: Arc<Cluster>,
+        runtime: Runtime,
+        settings: GroupSettings,
+    ) -> Arc<Self> {
         let limits = GroupLimits {
             session_timeout_min_ms: settings.session_timeout_min_ms,
             session_timeout_max_ms: settings.session_timeout_max_ms,
@@ -100,6 +115,7 @@ impl Coordinator {
         };
         Arc::new(Self {
             log,
+            cluster,
             runtime,
             settings,
             limits: Arc::new(limits),
@@ -136,7 +152,8 @@ impl Coordinator {
             "group timers",
             Self::time(Arc::downgrade(self), shard.clone()),
         );
-        tasks.spawn("group load", load(shard, partition, self.limits.clone()));
+        let load = load(shard, partition, self.cluster.clone(), self.limits.clone());
+        tasks.spawn("group load", load);
     }
 
     /// The shard of a group, once it serves.
@@ -285,7 +302,7 @@ impl Coordinator {
         shard: &Shard,
         cell: &Arc<Mutex<Cell>>,
         guard: &mut Cell,
-        commit: Commit,
+        mut commit: Commit,
     ) -> Result<Option<oneshot::Receiver<Result<(), ErrorCode>>>, ErrorCode> {
         let group = guard.machine.id.clone();
         let (member_id, instance_id) = (&commit.member_id, commit.instance_id.as_deref());
@@ -295,6 +312,12 @@ impl Coordinator {
             .check_commit(member_id, instance_id, commit.generation, now_ms)
             .map_err(|error| ErrorCode(error.code()))?;
         guard.settle(shard, &self.limits);
+        // Under the group's lock, which a deletion takes after it is in the image: what is deleted
+        // meanwhile gets no record behind those that make it forgotten.
+        let image = self.cluster.image();
+        commit
+            .items
+            .retain(|(topic, ..)| is_same(&image, &commit.image, topic));
         if commit.items.is_empty() {
             return Ok(None);
         }
@@ -429,8 +452,10 @@ impl Coordinator {
         Ok(Some(waits))
     }
 
-    /// A topic was deleted: nobody's offsets in it mean anything any more.
-    pub fn topic_deleted(&self, topic: &str) {
+    /// A topic was deleted: nobody's offsets in it mean anything any more. Returns what to wait for
+    /// before a topic of that name may be created anew.
+    pub fn topic_deleted(&self, topic: &str) -> Vec<oneshot::Receiver<Result<(), ErrorCode>>> {
+        let mut waits = Vec::new();
         let shards: Vec<_> = self.shards.read().values().cloned().collect();
         for shard in shards {
             for cell in shard.all() {
@@ -438,11 +463,14 @@ impl Coordinator {
                 let mut gone = guard.recorded();
                 gone.retain(|(name, _)| *name == *topic);
                 let gone = gone.into_iter().collect();
-                if Self::append_deletes(&shard, &cell, &guard, gone).is_err() {
-                    tracing::debug!(topic, "offsets of a deleted topic not removed");
+                match Self::append_deletes(&shard, &cell, &guard, gone) {
+                    Ok(wait) => waits.extend(wait),
+                    // The next start finds them without a topic.
+                    Err(_) => tracing::debug!(topic, "offsets of a deleted topic not removed"),
                 }
             }
         }
+        waits
     }
 
     /// Expires sessions, ends waits, lets offsets lapse. Ends with the coordinator or the shard.

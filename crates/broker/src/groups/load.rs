@@ -1,8 +1,12 @@
 //! Reading a shard's groups back from its partition.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use bytes::{Bytes, BytesMut};
+use tidemill_cluster::{Cluster, Image};
 use tidemill_log::{
     partition::Partition,
     read::{Isolation, ReadRequest},
@@ -13,12 +17,14 @@ use tidemill_wire::{
     ids::Offset,
     records::group_metadata::GroupMetadataValue,
 };
+use tokio::sync::oneshot;
 
 use super::{
     cell::{Cell, Offsets},
+    coordinator::is_same,
     machine::{Group, GroupLimits},
     record::{self, Fact},
-    shard::{Phase, Shard},
+    shard::{Change, Phase, Shard, Then},
 };
 
 /// Bytes of one read.
@@ -34,11 +40,22 @@ struct Loaded {
 }
 
 /// Loads a shard; afterwards it serves. Tries until it succeeds or the partition is gone.
-pub(crate) async fn load(shard: Arc<Shard>, partition: Arc<Partition>, limits: Arc<GroupLimits>) {
+pub(crate) async fn load(
+    shard: Arc<Shard>,
+    partition: Arc<Partition>,
+    cluster: Arc<Cluster>,
+    limits: Arc<GroupLimits>,
+) {
+    // All that is read was committed to topics of this image, or to topics that are gone: a name
+    // that comes later is another topic.
+    let before = cluster.image();
     loop {
         match read_all(&shard, &partition).await {
             Ok(loaded) => {
                 install(&shard, loaded, &limits);
+                for cell in shard.all() {
+                    forget_deleted(&shard, &mut cell.lock(), &before, &cluster);
+                }
                 shard.phase.send_replace(Phase::Serving);
                 return;
             }
@@ -147,6 +164,32 @@ impl Loaded {
             Fact::Unknown(_) => {}
         }
     }
+}
+
+/// Forgets offsets in topics that are gone: whoever deleted them did not live to do it.
+fn forget_deleted(shard: &Shard, cell: &mut Cell, before: &Image, cluster: &Cluster) {
+    let now = cluster.image();
+    let mut gone = cell.recorded();
+    gone.retain(|(topic, _)| !is_same(&now, before, topic));
+    let gone: Vec<_> = gone.into_iter().collect();
+    if gone.is_empty() {
+        return;
+    }
+    let group = &cell.machine.id;
+    let change = |(topic, index): &(Str, i32)| {
+        let key = record::offset_key(group, topic, *index).ok()?;
+        Some(Change { key, value: None })
+    };
+    let changes = gone.iter().filter_map(change).collect();
+    // Nobody waits; what is not stored is forgotten again by the next load.
+    let (done, _) = oneshot::channel();
+    let topics: BTreeSet<&str> = gone.iter().map(|(topic, _)| &**topic).collect();
+    match shard.append(changes, Then::Tell(done)) {
+        Ok(()) => tracing::info!(group, ?topics, "offsets in deleted topics forgotten"),
+        Err(error) => tracing::debug!(group, %error, "offsets in deleted topics kept in the log"),
+    }
+    cell.forget(&gone);
+    cell.sweep(shard);
 }
 
 fn install(shard: &Shard, loaded: Loaded, limits: &GroupLimits) {

@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use tidemill_cluster::Change;
 use tidemill_wire::{
     Decoder, ErrorCode, Message,
     batch::{BatchIter, Records},
@@ -420,30 +421,96 @@ async fn offsets_of_topics_that_nobody_subscribes_to_can_be_deleted() {
     assert_eq!(fetch_all(&mut h.connect(), 7, None).await, [0i64; 0]);
 }
 
+fn delete_request(topic: &str) -> DeleteTopicsRequest {
+    DeleteTopicsRequest {
+        topics: vec![DeleteTopicState {
+            name: Some(text(topic)),
+            ..DeleteTopicState::default()
+        }],
+        timeout_ms: 1_000,
+        ..DeleteTopicsRequest::default()
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_deleted_topics_offsets_do_not_meet_its_successor() {
     let h = start().await;
     h.topic("t", 1).await;
     let mut client = h.connect();
     assert_eq!(commit(&mut client, "g", &[(0, 5)]).await, ErrorCode::NONE);
-    let request = DeleteTopicsRequest {
-        topics: vec![DeleteTopicState {
-            name: Some(text("t")),
-            ..DeleteTopicState::default()
-        }],
-        timeout_ms: 1_000,
-        ..DeleteTopicsRequest::default()
-    };
+    let request = delete_request("t");
     let deleted = client.call(6, &request).await;
     assert_eq!(deleted.responses[0].error_code, ErrorCode::NONE);
+    // At once: whoever was told that it is deleted need not wait for more.
     h.topic("t", 1).await;
-    h.sleep(Duration::from_secs(1)).await;
     assert_eq!(committed(&mut client, "g", 0).await.committed_offset, -1);
     let h = restart(&h).await;
     assert_eq!(
         committed(&mut h.connect(), "g", 0).await.committed_offset,
         -1
     );
+}
+
+/// The broker died between the deletion and what follows from it, and the topic is created anew
+/// before a group was asked for.
+#[tokio::test(start_paused = true)]
+async fn f31_a_crash_after_a_deletion_leaves_no_offsets_to_its_successor() {
+    let h = start().await;
+    let id = h.topic("t", 1).await;
+    h.topic("other", 1).await;
+    let mut client = h.connect();
+    assert_eq!(commit(&mut client, "g", &[(0, 5)]).await, ErrorCode::NONE);
+    assert_eq!(commit(&mut client, "h", &[(0, 6)]).await, ErrorCode::NONE);
+    let stays = commit_request("h", "other", &[(0, 7)]);
+    let done = client.call(7, &stays).await;
+    assert_eq!(done.topics[0].partitions[0].error_code, ErrorCode::NONE);
+    let delete =
+        move |_: &_| Ok::<_, std::convert::Infallible>(vec![Change::TopicDeleted { topic: id }]);
+    h.cluster.commit(delete).await.expect("a healthy store");
+    for again in 0..2 {
+        let h = restart(&h).await;
+        if again == 0 {
+            h.topic("t", 1).await;
+        }
+        let mut client = h.connect();
+        assert_eq!(committed(&mut client, "g", 0).await.committed_offset, -1);
+        assert_eq!(committed(&mut client, "h", 0).await.committed_offset, -1);
+        assert_eq!(fetch_all(&mut client, 7, None).await, [0i64; 0]);
+        let kept = OffsetFetchRequest {
+            group_id: text("h"),
+            ..OffsetFetchRequest::default()
+        };
+        let kept = client.call(7, &kept).await.topics;
+        assert_eq!(kept.len(), 1, "{kept:?}");
+        assert_eq!(kept[0].partitions[0].committed_offset, 7);
+        if again == 0 {
+            assert_eq!(commit(&mut client, "h", &[(0, 1)]).await, ErrorCode::NONE);
+            let deleted = client.call(6, &delete_request("t")).await;
+            assert_eq!(deleted.responses[0].error_code, ErrorCode::NONE);
+        }
+    }
+}
+
+/// Commits under way while the topic is deleted count as before it, whatever came first.
+#[tokio::test(start_paused = true)]
+async fn f31_commits_that_race_with_a_deletion_do_not_outlive_it() {
+    let h = start().await;
+    for pause_us in (0..4_000).step_by(250) {
+        h.topic("t", 1).await;
+        let (mut one, mut other) = (h.connect(), h.connect());
+        let committing = async {
+            h.sleep(Duration::from_micros(pause_us)).await;
+            commit(&mut one, "g", &[(0, 5)]).await
+        };
+        let request = delete_request("t");
+        let (_, deleted) = tokio::join!(committing, other.call(6, &request));
+        assert_eq!(deleted.responses[0].error_code, ErrorCode::NONE);
+        h.topic("t", 1).await;
+        let found = committed(&mut one, "g", 0).await.committed_offset;
+        assert_eq!(found, -1, "{pause_us} us after the deletion began");
+        let deleted = other.call(6, &request).await;
+        assert_eq!(deleted.responses[0].error_code, ErrorCode::NONE);
+    }
 }
 
 /// Reads `__consumer_offsets` as a lag monitor does, to its end; the newest offset of each
