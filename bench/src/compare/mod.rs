@@ -2,6 +2,7 @@
 
 mod scenarios;
 mod summary;
+mod warm;
 
 use std::{
     fs,
@@ -32,7 +33,7 @@ pub enum Scenario {
     Partitions,
     /// Produce throughput; Tidemill synced, and with `local.sync = os`.
     Produce,
-    /// Consume from the start after a restart, with what `produce` wrote.
+    /// Consume from the start after a restart, with what `produce` wrote, page cache warm.
     Consume,
     /// One 1 KiB message at a time from sender to consumer.
     E2e,
@@ -159,6 +160,13 @@ impl Bench<'_, '_> {
         let work = || Command::new("sync").status();
         let synced = self.runtime.tasks.blocking("bench-sync", work).await?;
         synced.map(drop).map_err(BenchError::io("sync"))
+    }
+
+    /// Reads a side's files through the page cache; returns their bytes.
+    async fn warm(&self, side: Side) -> Result<u64, BenchError> {
+        let dir = self.data(side).join("data");
+        let work = move || warm::warm(&dir);
+        self.runtime.tasks.blocking("bench-warm", work).await?
     }
 
     fn push(&mut self, row: Row) -> Result<(), BenchError> {

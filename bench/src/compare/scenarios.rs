@@ -46,7 +46,7 @@ const TRICKLE_ROUNDS: u32 = 6;
 const TRICKLE_ROLL: &[&str] = &["tidemill.roll.interval.ms=20000"];
 /// The disk alone: as much as a round of `produce` writes, in objects as large as the WAL's.
 const DISK_OBJECT_BYTES: usize = 1 << 20;
-/// Reads not measured: page cache and code are warm afterwards.
+/// Reads not measured: code is warm afterwards.
 const CONSUME_WARMUPS: u32 = 1;
 
 pub async fn run(bench: &mut Bench<'_, '_>, scenario: Scenario) -> Result<(), BenchError> {
@@ -236,6 +236,11 @@ async fn consume(bench: &mut Bench<'_, '_>) -> Result<(), BenchError> {
         partition_max_bytes: 1 << 20,
         check: Check::None,
     };
+    for (side, _) in &brokers {
+        let bytes = bench.warm(*side).await?;
+        let row = Row::new("page cache").text("side", side.name());
+        bench.push(row.measure("read_MB", bytes as f64 / 1e6))?;
+    }
     for round in 0..bench.args.rounds + CONSUME_WARMUPS {
         for (side, broker) in &brokers {
             let before = broker.probe.sample(bench.runtime).await?;
