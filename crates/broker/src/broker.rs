@@ -140,7 +140,7 @@ impl Broker {
     /// Serves one stream that is no socket of a listener (tests, simulation).
     pub fn serve_stream<IO>(self: &Arc<Self>, stream: IO, advertised: Advertised)
     where
-        IO: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+        IO: crate::net::Transport + 'static,
     {
         let peer = Peer {
             connection: next_connection(),

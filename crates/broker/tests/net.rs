@@ -59,8 +59,8 @@ impl Service for Echo {
             }
             let size = u32::try_from(frame.bytes.len()).expect("small");
             Reply::Send(vec![
-                Bytes::copy_from_slice(&size.to_be_bytes()),
-                frame.bytes.clone(),
+                Bytes::copy_from_slice(&size.to_be_bytes()).into(),
+                frame.bytes.clone().into(),
             ])
         });
         let weight = if kind == PRODUCE {

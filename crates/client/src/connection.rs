@@ -146,6 +146,9 @@ impl Connection {
         let mut writer = self.writer.lock().await;
         let id = writer.next_correlation_id;
         let frame = encode_request(version, id, Some(&self.client_id), request)?;
+        let slices = frame
+            .into_memory()
+            .map_err(|error| ClientError::Closed(error.to_string()))?;
         writer.next_correlation_id = id.wrapping_add(1) & i32::MAX;
         let (sender, answer) = oneshot::channel();
         {
@@ -155,7 +158,7 @@ impl Connection {
             }
             waiting.queue.push_back(sender);
         }
-        write_vectored_all(&mut writer.half, &frame.slices)
+        write_vectored_all(&mut writer.half, &slices)
             .await
             .map_err(|error| ClientError::Closed(error.to_string()))?;
         Ok(Pending {
@@ -180,8 +183,11 @@ impl Connection {
         let mut writer = self.writer.lock().await;
         let id = writer.next_correlation_id;
         let frame = encode_request(version, id, Some(&self.client_id), request)?;
+        let slices = frame
+            .into_memory()
+            .map_err(|error| ClientError::Closed(error.to_string()))?;
         writer.next_correlation_id = id.wrapping_add(1) & i32::MAX;
-        write_vectored_all(&mut writer.half, &frame.slices)
+        write_vectored_all(&mut writer.half, &slices)
             .await
             .map_err(|error| ClientError::Closed(error.to_string()))
     }

@@ -1,11 +1,14 @@
 //! The operations a store must offer.
 
-use std::{fmt::Debug, ops::Range};
+use std::{fmt::Debug, ops::Range, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::{backends::directory::fs::Space, error::StoreError};
+use crate::{
+    backends::directory::{OpenFile, fs::Space},
+    error::StoreError,
+};
 
 /// An object's body as slices, in order; handed to the store without being joined.
 #[derive(Clone, Debug, Default)]
@@ -101,6 +104,14 @@ pub trait Backend: Debug + Send + Sync + 'static {
 
     /// Reads `range` (bytes). A range that ends beyond the object is an error.
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StoreError>;
+
+    /// The object as an open file, and its length, where objects are files of this machine and not
+    /// too many of them are open; `None` is no failure, and [`Backend::get_range`] is to be asked.
+    /// May block.
+    fn open(&self, key: &str) -> Option<(Arc<OpenFile>, u64)> {
+        let _ = key;
+        None
+    }
 
     /// Size and time of an object.
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError>;

@@ -21,6 +21,7 @@ pub mod sample;
 
 pub use api::{ApiKey, RequestKind, ResponseKind};
 pub use codec::{
-    DecodeError, Decoder, EncodeError, EncodedFrame, Encoder, Message, Records, Request, Str, Uuid,
+    DecodeError, Decoder, EncodeError, EncodedFrame, Encoder, FileSlice, Message, PayloadFile,
+    Records, Request, Slice, Str, Uuid,
 };
 pub use errors::ErrorCode;

@@ -256,7 +256,7 @@ async fn a_request_and_its_answer() {
     };
     let id = Str::from("client");
     let frame = frame::encode_request(12, 77, Some(&id), &request).expect("it fits");
-    frame::write_vectored_all(&mut client, &frame.slices)
+    frame::write_vectored_all(&mut client, &frame.into_memory().expect("in memory"))
         .await
         .expect("written");
 

@@ -11,7 +11,7 @@ use tidemill_log::{
 };
 use tidemill_runtime::{Clock, Instant};
 use tidemill_wire::{
-    ErrorCode, Records,
+    ErrorCode, Records, Slice,
     ids::{LeaderEpoch, Offset, PartitionId},
     messages::fetch::{AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData},
 };
@@ -53,7 +53,7 @@ struct Open {
     name: Arc<str>,
     offset: Offset,
     max_bytes: usize,
-    got: Option<ReadResult>,
+    got: Option<ReadResult<Slice>>,
 }
 
 /// Notes which partitions moved on, and wakes the one request.
@@ -226,7 +226,7 @@ impl Reader {
         Some((Arc::clone(&open.partition), want))
     }
 
-    fn settle(&mut self, index: usize, result: Result<ReadResult, ErrorCode>) {
+    fn settle(&mut self, index: usize, result: Result<ReadResult<Slice>, ErrorCode>) {
         let Slot::Open(open) = &mut self.slots[index] else {
             return;
         };

@@ -6,26 +6,26 @@ use tidemill_log::{
     Partition,
     read::{Isolation, ReadError, ReadRequest, ReadResult, TimestampOffset},
 };
-use tidemill_wire::ErrorCode;
+use tidemill_wire::{ErrorCode, Slice};
 
 /// Reads from memory; `None` if the store would be needed.
 pub(crate) fn try_read(
     partition: &Partition,
     request: &ReadRequest,
-) -> Option<Result<ReadResult, ErrorCode>> {
+) -> Option<Result<ReadResult<Slice>, ErrorCode>> {
     partition
         .try_read(request)
         .map_err(|error| code(partition, error))
         .transpose()
 }
 
-/// Reads, from the store if need be.
+/// Reads, from the store if need be; what lies in local files may stay there.
 pub(crate) async fn read(
     partition: Arc<Partition>,
     request: ReadRequest,
-) -> Result<ReadResult, ErrorCode> {
+) -> Result<ReadResult<Slice>, ErrorCode> {
     partition
-        .read(request)
+        .read_to_send(request)
         .await
         .map_err(|error| code(&partition, error))
 }

@@ -6,17 +6,17 @@ use std::{
     task::{Context, Poll},
 };
 
-use bytes::Bytes;
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesOrdered};
 use tidemill_runtime::Instant;
+use tidemill_wire::Slice;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
+    io::{AsyncRead, AsyncWriteExt},
     sync::watch,
 };
 
 use super::{
-    Call, FETCHES_IN_FLIGHT_MAX, Frame, FrameError, FrameReader, FrameWriter, NetShared, Peer,
-    Reply, Service, Step, WRITE_QUEUE_MAX_BYTES, Weight,
+    Call, FETCHES_IN_FLIGHT_MAX, Frame, FrameError, FrameReader, FrameWriter, NetShared, Outgoing,
+    Peer, Reply, Service, Step, Transport, WRITE_QUEUE_MAX_BYTES, Weight,
 };
 
 /// Reads and writes of parts of large frames in a row before other tasks of the thread get their
@@ -108,11 +108,11 @@ pub async fn serve_connection<S, IO>(
     mut phase: watch::Receiver<Phase>,
 ) where
     S: Service,
-    IO: AsyncRead + AsyncWrite + Unpin + Send,
+    IO: Transport,
 {
     let now = shared.clock.monotonic();
     let _counted = Counted::new(&service);
-    let (mut read, mut write) = tokio::io::split(stream);
+    let (mut read, mut write) = stream.halves();
     let mut connection = Connection {
         service,
         peer,
@@ -146,7 +146,7 @@ impl<S: Service> Connection<S> {
     ) -> bool
     where
         R: AsyncRead + Unpin,
-        W: AsyncWrite + Unpin,
+        W: Outgoing,
     {
         let clock = self.shared.clock.clone();
         let mut timer_at = self.deadline();
@@ -161,7 +161,13 @@ impl<S: Service> Connection<S> {
             match turn {
                 Turn::Answered(answer) => self.answered(answer),
                 Turn::Written(Ok(())) => self.written(clock.monotonic()),
-                Turn::Written(Err(_)) => return false,
+                Turn::Written(Err(error)) => {
+                    if error.kind() == std::io::ErrorKind::UnexpectedEof {
+                        let peer = self.peer.host();
+                        tracing::error!(peer, "a stored object is shorter than what is sent of it");
+                    }
+                    return false;
+                }
                 Turn::Read(Ok(Step::Frame(frame))) => self.start(frame),
                 Turn::Read(Ok(Step::More)) => {}
                 Turn::Read(Ok(Step::End)) => self.closing = true,
@@ -213,7 +219,7 @@ impl<S: Service> Connection<S> {
     ) -> Turn
     where
         R: AsyncRead + Unpin,
-        W: AsyncWrite + Unpin,
+        W: Outgoing,
     {
         if self.produces == 0 {
             self.muted = None;
@@ -257,7 +263,7 @@ impl<S: Service> Connection<S> {
             && self.muted.is_none()
             && self.in_flight.len() < self.shared.limits.in_flight_max
             && self.fetches < FETCHES_IN_FLIGHT_MAX
-            && self.writer.len() < WRITE_QUEUE_MAX_BYTES
+            && self.writer.held() < WRITE_QUEUE_MAX_BYTES
     }
 
     fn start(&mut self, frame: Frame) {
@@ -296,7 +302,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    fn push(&mut self, slices: Vec<Bytes>, committed: Option<Instant>) {
+    fn push(&mut self, slices: Vec<Slice>, committed: Option<Instant>) {
         self.ready
             .get_or_insert_with(|| self.shared.clock.monotonic());
         self.committed = self.committed.or(committed);

@@ -7,6 +7,7 @@
 mod connection;
 mod listener;
 mod reader;
+mod transport;
 mod writer;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -14,12 +15,14 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use tidemill_runtime::{Clock, Instant};
+use tidemill_wire::Slice;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use connection::{Phase, serve_connection};
 pub(crate) use listener::next_connection;
 pub use listener::{Advertised, accept_loop};
 pub use reader::{FrameError, FrameReader, Step};
+pub use transport::{More, Outgoing, Transport};
 pub use writer::FrameWriter;
 
 /// Longest request in bytes if nothing else is set: Kafka's `socket.request.max.bytes`.
@@ -144,9 +147,9 @@ pub enum Weight {
 #[derive(Debug)]
 pub enum Reply {
     /// A whole response frame as slices.
-    Send(Vec<Bytes>),
+    Send(Vec<Slice>),
     /// The same, and when what it waited for was committed.
-    Woken(Vec<Bytes>, Instant),
+    Woken(Vec<Slice>, Instant),
     /// Nothing is sent (Produce with acks=0).
     Nothing,
     /// The connection must be closed; what was answered before goes out first.

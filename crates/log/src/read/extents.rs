@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tidemill_wire::{
+    Slice,
     batch::{BatchHeader, HEADER_BYTES},
     ids::Offset,
 };
 
 use super::{
-    ExtentRead, ReadError, Reader, Slices,
+    ExtentRead, ReadError, ReadSlice, Reader, Slices,
     fetch::{Block, in_memory},
+    file::{FILE_MIN_BYTES, Wanted},
 };
 use crate::{
     extents::{ExtentList, first_above},
@@ -47,13 +49,13 @@ pub(super) fn batch_at(block: &Bytes, at: usize) -> Option<Result<Place, String>
 }
 
 /// What is left of a request.
-struct Taking {
+struct Taking<S> {
     cursor: Offset,
     end: Offset,
     budget: usize,
     /// The next batch is taken whatever its size.
     first: bool,
-    out: Slices,
+    out: Slices<S>,
     full: bool,
 }
 
@@ -99,7 +101,7 @@ impl Loaded<'_> {
     }
 }
 
-impl Taking {
+impl<S: From<Bytes>> Taking<S> {
     /// Takes what is wanted of a block, as one slice. Only the heads of batches near the seams are
     /// looked at: chunk boundaries say the rest.
     fn take(&mut self, from: &Loaded<'_>) -> Result<(), ReadError> {
@@ -141,7 +143,7 @@ impl Taking {
             (end, cursor) = (place.end, place.header.next_offset());
         }
         if end > start {
-            self.out.slices.push(from.bytes.slice(start..end));
+            self.out.slices.push(from.bytes.slice(start..end).into());
             self.out.size += end - start;
             self.budget = self.budget.saturating_sub(end - start);
             self.first = false;
@@ -181,12 +183,26 @@ impl Reader {
         list: &ExtentList,
         request: ExtentRead,
     ) -> Result<Slices, ReadError> {
+        self.read_extents_as(list, request).await
+    }
+
+    /// The same in memory or as parts of files.
+    pub(super) async fn read_extents_as<S: ReadSlice>(
+        self: &Arc<Self>,
+        list: &ExtentList,
+        request: ExtentRead,
+    ) -> Result<Slices<S>, ReadError> {
         let mut taking = Taking {
             cursor: request.offset,
             end: request.end,
             budget: request.max_bytes,
             first: request.at_least_one,
-            out: Slices::default(),
+            out: Slices {
+                slices: Vec::new(),
+                size: 0,
+                next_offset: request.offset,
+                aborted: Vec::new(),
+            },
             full: request.max_bytes == 0 && !request.at_least_one,
         };
         while !taking.full && taking.cursor < taking.end {
@@ -200,11 +216,11 @@ impl Reader {
         Ok(taking.out)
     }
 
-    async fn take_extent(
+    async fn take_extent<S: ReadSlice>(
         self: &Arc<Self>,
         list: &ExtentList,
         extent: &Extent,
-        taking: &mut Taking,
+        taking: &mut Taking<S>,
     ) -> Result<(), ReadError> {
         let footer = self.footer(extent).await?;
         let before = taking.cursor;
@@ -213,6 +229,9 @@ impl Reader {
             .iter()
             .filter(|aborted| aborted.last_offset >= before);
         taking.out.aborted.extend(overlap);
+        if self.take_file(list, extent, &footer, taking).await {
+            return Ok(());
+        }
         while !taking.full && taking.cursor < extent.end_offset.min(taking.end) {
             let chunk = footer.chunk_of(taking.cursor);
             let Some(block) = Block::of(&footer, chunk, extent.size_bytes()) else {
@@ -229,6 +248,48 @@ impl Reader {
             })?;
         }
         Ok(())
+    }
+
+    /// Takes what is wanted of an extent as a part of its file; false if it has to be read.
+    async fn take_file<S: ReadSlice>(
+        self: &Arc<Self>,
+        list: &ExtentList,
+        extent: &Extent,
+        footer: &Arc<Footer>,
+        taking: &mut Taking<S>,
+    ) -> bool {
+        let Some(from_file) = S::FROM_FILE else {
+            return false;
+        };
+        if !self.local || extent.size_bytes() < FILE_MIN_BYTES as u64 {
+            return false;
+        }
+        let wanted = Wanted {
+            cursor: taking.cursor,
+            end: taking.end,
+            budget: taking.budget,
+            first: taking.first,
+        };
+        let Some(found) = self.from_file(extent, footer, wanted).await else {
+            return false;
+        };
+        let len = found.slice.as_ref().map_or(0, Slice::len);
+        match found.slice {
+            Some(Slice::File(file)) => taking.out.slices.push(from_file(file)),
+            Some(Slice::Memory(bytes)) => taking.out.slices.push(bytes.into()),
+            None => {}
+        }
+        taking.out.size += len;
+        taking.budget = taking.budget.saturating_sub(len);
+        taking.first &= len == 0;
+        taking.cursor = found.cursor;
+        taking.full |= found.full;
+        if found.cursor >= extent.end_offset
+            && let Some(following) = list.recent_at(extent.end_offset)
+        {
+            self.prefetch_first(following);
+        }
+        true
     }
 
     /// Starts loading what a reader in order needs next.

@@ -3,6 +3,7 @@
 mod cache;
 mod extents;
 mod fetch;
+mod file;
 mod partition;
 mod search;
 mod wal;
@@ -17,6 +18,7 @@ use tokio::sync::Semaphore;
 
 use crate::format::data::AbortedTransaction;
 
+pub use file::ReadSlice;
 pub use partition::{Isolation, ReadRequest, ReadResult, TimestampOffset};
 pub(crate) use wal::Caching;
 
@@ -105,9 +107,9 @@ pub struct ExtentRead {
 
 /// Whole batches in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Slices {
+pub struct Slices<S = Bytes> {
     /// Their bytes; one slice may hold many batches.
-    pub slices: Vec<Bytes>,
+    pub slices: Vec<S>,
     /// Sum of the slices' lengths.
     pub size: usize,
     /// Where the next read goes on; the offset asked for if nothing was found.
@@ -124,6 +126,9 @@ pub struct Reader {
     options: ReadOptions,
     cache: Arc<cache::Cache>,
     permits: Arc<Semaphore>,
+    /// Of checks of local files under way.
+    checks: Semaphore,
+    buffers: file::Buffers,
     local: bool,
 }
 
@@ -135,6 +140,8 @@ impl Reader {
             local: store.is_local(),
             cache: Arc::new(cache::Cache::new(options.cache_bytes)),
             permits: Arc::new(Semaphore::new(options.permits)),
+            checks: Semaphore::new(file::CHECKS),
+            buffers: file::Buffers::default(),
             store,
             runtime,
             options,

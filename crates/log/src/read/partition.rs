@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tidemill_wire::{
+    Slice,
     batch::{MAX_INFLATED_BYTES, TimestampHit, first_at_or_after},
     ids::{LeaderEpoch, Offset},
 };
 
-use super::{ExtentRead, ReadError, Reader, wal::Caching};
+use super::{ExtentRead, ReadError, ReadSlice, Reader, wal::Caching};
 use crate::{
     extents::ExtentList,
     format::data::AbortedTransaction,
@@ -46,9 +47,9 @@ pub struct ReadRequest {
 
 /// What was read, with the marks at that moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ReadResult {
+pub struct ReadResult<S = Bytes> {
     /// Whole batches in order; one slice may hold many, one batch may be several slices.
-    pub slices: Vec<Bytes>,
+    pub slices: Vec<S>,
     /// Sum of the slices' lengths.
     pub size: usize,
     /// Where the next read goes on.
@@ -130,7 +131,10 @@ fn pick(tail: &Tail, extents: &Arc<ExtentList>, request: &ReadRequest, end: Offs
 
 impl Partition {
     /// Checks the offset and says where its batches are, under one lock.
-    fn locate(&self, request: &ReadRequest) -> Result<(ReadResult, Offset, Source), ReadError> {
+    fn locate<S>(
+        &self,
+        request: &ReadRequest,
+    ) -> Result<(ReadResult<S>, Offset, Source), ReadError> {
         let state = self.lock();
         if state.stopped.is_some() {
             return Err(ReadError::Gone(self.id()));
@@ -140,7 +144,9 @@ impl Partition {
             high_watermark: state.high_watermark,
             last_stable_offset: self.last_stable_offset(),
             log_start: state.log_start,
-            ..ReadResult::default()
+            slices: Vec::new(),
+            size: 0,
+            aborted: Vec::new(),
         };
         if request.offset < state.log_start || request.offset > state.high_watermark {
             return Err(ReadError::OutOfRange);
@@ -161,7 +167,10 @@ impl Partition {
     ///
     /// # Errors
     /// [`ReadError::OutOfRange`] or [`ReadError::Gone`].
-    pub fn try_read(&self, request: &ReadRequest) -> Result<Option<ReadResult>, ReadError> {
+    pub fn try_read<S: ReadSlice>(
+        &self,
+        request: &ReadRequest,
+    ) -> Result<Option<ReadResult<S>>, ReadError> {
         let (mut result, _, source) = self.locate(request)?;
         match source {
             Source::Nothing => Ok(Some(result)),
@@ -182,6 +191,22 @@ impl Partition {
     /// # Errors
     /// [`ReadError`].
     pub async fn read(&self, request: ReadRequest) -> Result<ReadResult, ReadError> {
+        self.read_as(request).await
+    }
+
+    /// The same, what lies in local files as parts of them where that costs less, checked all the
+    /// same: for answers that go to a socket.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn read_to_send(&self, request: ReadRequest) -> Result<ReadResult<Slice>, ReadError> {
+        self.read_as(request).await
+    }
+
+    async fn read_as<S: ReadSlice>(
+        &self,
+        request: ReadRequest,
+    ) -> Result<ReadResult<S>, ReadError> {
         let mut request = request;
         let mut lookups = 0;
         loop {
@@ -198,7 +223,7 @@ impl Partition {
         }
     }
 
-    async fn read_cold(&self, request: &ReadRequest) -> Result<Cold, ReadError> {
+    async fn read_cold<S: ReadSlice>(&self, request: &ReadRequest) -> Result<Cold<S>, ReadError> {
         let (mut result, end, source) = self.locate(request)?;
         match source {
             Source::Nothing | Source::Memory(_) => Ok(Cold::Gap(request.offset)),
@@ -216,7 +241,7 @@ impl Partition {
                     max_bytes: request.max_bytes,
                     at_least_one: request.at_least_one,
                 };
-                let read = self.reader().read_extents(&list, extent_read).await?;
+                let read = self.reader().read_extents_as(&list, extent_read).await?;
                 if read.slices.is_empty() && read.next_offset > request.offset {
                     return Ok(Cold::Gap(read.next_offset));
                 }
@@ -356,8 +381,8 @@ impl Partition {
     }
 }
 
-enum Cold {
-    Found(ReadResult),
+enum Cold<S> {
+    Found(ReadResult<S>),
     /// Nothing is stored before this offset.
     Gap(Offset),
 }
@@ -396,11 +421,11 @@ async fn search_batch(
     })
 }
 
-impl ReadResult {
+impl<S: From<Bytes>> ReadResult<S> {
     fn take(&mut self, batch: &TailBatch, slices: impl IntoIterator<Item = Bytes>) {
         for slice in slices {
             self.size += slice.len();
-            self.slices.push(slice);
+            self.slices.push(slice.into());
         }
         self.next_offset = batch.last_offset.plus(1);
     }

@@ -5,6 +5,7 @@ mod counts;
 mod crash;
 mod damage;
 mod faults;
+mod files;
 mod harness;
 mod lifecycle;
 mod memory;

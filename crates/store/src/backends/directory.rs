@@ -43,7 +43,7 @@ use crate::{
 };
 
 pub use open::{DirectoryOptions, LocalSync};
-pub use real::RealFs;
+pub use real::{OpenFile, RealFs};
 
 /// Times a create starts over when its directory is removed under it by a trim.
 const DIR_RETRIES: usize = 16;
@@ -292,6 +292,16 @@ impl Inner {
         Ok((file, len))
     }
 
+    /// The machine's file of an object, to be lent out. A failure is left to the next read.
+    fn lend(&self, key: &str) -> Option<(Arc<OpenFile>, u64)> {
+        let is_open = self.handles.get(key).is_some();
+        if !is_open && self.fs.open_files() >= handles::MAX_LENT {
+            return None;
+        }
+        let (file, len) = self.reading(key, true).ok()?;
+        Some((file.shared()?, len))
+    }
+
     fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
         let stat = self.fs.stat(&self.path(key));
         let stat = stat.map_err(|error| io_error("head", key, &error))?;
@@ -497,6 +507,10 @@ impl Backend for Directory {
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
         self.blocking("get", key, |inner, key| inner.read(key, Some(range)))
             .await
+    }
+
+    fn open(&self, key: &str) -> Option<(Arc<OpenFile>, u64)> {
+        self.inner.lend(key)
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {

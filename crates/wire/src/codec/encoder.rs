@@ -4,7 +4,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::decoder::MAX_STRING;
 use super::error::Written;
-use super::{EncodeError, EncodeErrorKind, Records};
+use super::{EncodeError, EncodeErrorKind, Records, Slice};
 
 /// Payloads of at least this many bytes go out as slices of their own; copying a smaller one
 /// costs less than another entry of a vectored write.
@@ -20,7 +20,7 @@ const SIZE_PREFIX: usize = 4;
 pub struct Encoder {
     buf: BytesMut,
     /// Payload slices, each with the position in `buf` before which it goes.
-    cuts: Vec<(usize, Bytes)>,
+    cuts: Vec<(usize, Slice)>,
     /// Bytes in `cuts`.
     payload: usize,
     flexible: bool,
@@ -92,7 +92,7 @@ impl Encoder {
             self.buf.extend_from_slice(bytes);
         } else {
             self.payload += bytes.len();
-            self.cuts.push((self.buf.len(), bytes.clone()));
+            self.cuts.push((self.buf.len(), bytes.clone().into()));
         }
     }
 
@@ -181,7 +181,15 @@ impl Encoder {
     /// Records in the present encoding, shared where long.
     pub(crate) fn records(&mut self, records: &Records) -> Written {
         self.length(records.len())?;
-        records.slices().for_each(|slice| self.shared(slice));
+        for slice in records.slices() {
+            match slice {
+                Slice::Memory(bytes) => self.shared(bytes),
+                Slice::File(file) => {
+                    self.payload += file.len();
+                    self.cuts.push((self.buf.len(), file.clone().into()));
+                }
+            }
+        }
         Ok(())
     }
 
@@ -213,7 +221,7 @@ impl Encoder {
         let header = self.buf.freeze();
         if self.cuts.is_empty() {
             return EncodedFrame {
-                slices: vec![header],
+                slices: vec![header.into()],
                 len,
             };
         }
@@ -221,13 +229,13 @@ impl Encoder {
         let mut from = 0;
         for (position, payload) in self.cuts {
             if position > from {
-                slices.push(header.slice(from..position));
+                slices.push(header.slice(from..position).into());
             }
             slices.push(payload);
             from = position;
         }
         if from < header.len() {
-            slices.push(header.slice(from..));
+            slices.push(header.slice(from..).into());
         }
         EncodedFrame { slices, len }
     }
@@ -244,11 +252,11 @@ impl Encoder {
     }
 }
 
-/// A message as slices for one vectored write.
+/// A message as slices, for one vectored write where all are memory.
 #[derive(Clone, Debug, Default)]
 pub struct EncodedFrame {
     /// Header bytes and payloads in turn, none of them empty (but for an empty message).
-    pub slices: Vec<Bytes>,
+    pub slices: Vec<Slice>,
     len: usize,
 }
 
@@ -265,13 +273,20 @@ impl EncodedFrame {
         self.len == 0
     }
 
-    /// The bytes as one slice: shared if there is one slice already, joined otherwise.
+    /// The slices as memory; what lies in files is read, which may block.
+    ///
+    /// # Errors
+    /// As a file's read.
+    pub fn into_memory(self) -> std::io::Result<Vec<Bytes>> {
+        self.slices.iter().map(Slice::to_bytes).collect()
+    }
+
+    /// The bytes as one slice: shared if there is one slice already, joined otherwise. Parts of
+    /// files, which only a broker's answers have, are left out.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
-        match self.slices.as_slice() {
-            [only] => only.clone(),
-            slices => Bytes::from(slices.concat()),
-        }
+        let all: Records = self.slices.iter().cloned().collect();
+        all.to_bytes()
     }
 }
 

@@ -3,6 +3,7 @@
 mod decoder;
 mod encoder;
 mod error;
+mod slice;
 mod str;
 mod values;
 mod wire;
@@ -11,6 +12,7 @@ pub use decoder::Decoder;
 pub use encoder::{EncodedFrame, Encoder, ZERO_COPY_MIN};
 pub use error::{DecodeError, DecodeErrorKind, EncodeError, EncodeErrorKind, FieldError};
 pub(crate) use error::{Read, Written};
+pub use slice::{FileSlice, PayloadFile, Slice};
 pub use str::Str;
 pub use values::{Records, Uuid};
 pub use wire::Message;

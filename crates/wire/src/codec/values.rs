@@ -1,18 +1,20 @@
 //! Record data and ids that are no topic's.
 
-use std::fmt;
+use std::{fmt, io};
 
 use bytes::Bytes;
 
-/// Record batches as they lie on the wire: slices of shared memory, never joined.
+use super::Slice;
+
+/// Record batches as they lie on the wire: slices of shared memory or of files, never joined.
 ///
-/// What is decoded is one slice; what is encoded may be many (a Fetch response made of cached
-/// batches).
+/// What is decoded is one slice of memory; what is encoded may be many (a Fetch response made of
+/// cached batches), and parts of files.
 #[derive(Clone, Default)]
 pub struct Records {
     // One slice is the common case, and must not cost a `Vec`.
-    first: Bytes,
-    rest: Vec<Bytes>,
+    first: Slice,
+    rest: Vec<Slice>,
 }
 
 impl Records {
@@ -20,13 +22,14 @@ impl Records {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            first: Bytes::new(),
+            first: Slice::Memory(Bytes::new()),
             rest: Vec::new(),
         }
     }
 
     /// Appends a slice; an empty one is dropped.
-    pub fn push(&mut self, slice: Bytes) {
+    pub fn push(&mut self, slice: impl Into<Slice>) {
+        let slice = slice.into();
         if slice.is_empty() {
         } else if self.first.is_empty() {
             self.first = slice;
@@ -39,7 +42,7 @@ impl Records {
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
-        self.first.len() + self.rest.iter().map(Bytes::len).sum::<usize>()
+        self.first.len() + self.rest.iter().map(Slice::len).sum::<usize>()
     }
 
     /// Whether there is no byte.
@@ -50,21 +53,41 @@ impl Records {
     }
 
     /// The slices in order, none of them empty.
-    pub fn slices(&self) -> impl Iterator<Item = &Bytes> {
+    pub fn slices(&self) -> impl Iterator<Item = &Slice> {
         std::iter::once(&self.first)
             .filter(|slice| !slice.is_empty())
             .chain(&self.rest)
     }
 
-    /// The bytes as one slice: shared if there is one slice already, joined otherwise.
-    #[must_use]
-    pub fn to_bytes(&self) -> Bytes {
+    /// The bytes as one slice: shared if there is one slice of memory, else joined, and read where
+    /// they lie in files, which may block.
+    ///
+    /// # Errors
+    /// As a file's read.
+    pub fn read(&self) -> io::Result<Bytes> {
         if self.rest.is_empty() {
-            return self.first.clone();
+            return self.first.to_bytes();
         }
         let mut joined = Vec::with_capacity(self.len());
-        self.slices()
-            .for_each(|slice| joined.extend_from_slice(slice));
+        for slice in self.slices() {
+            match slice.memory() {
+                Some(bytes) => joined.extend_from_slice(bytes),
+                None => joined.extend_from_slice(&slice.to_bytes()?),
+            }
+        }
+        Ok(joined.into())
+    }
+
+    /// The same of records that lie in memory, as all do that were decoded. Parts of files are left
+    /// out.
+    #[must_use]
+    pub fn to_bytes(&self) -> Bytes {
+        let mut memory = self.slices().filter_map(Slice::memory);
+        if self.rest.is_empty() {
+            return memory.next().cloned().unwrap_or_default();
+        }
+        let mut joined = Vec::with_capacity(self.len());
+        memory.for_each(|bytes| joined.extend_from_slice(bytes));
         Bytes::from(joined)
     }
 }
@@ -72,33 +95,34 @@ impl Records {
 impl From<Bytes> for Records {
     fn from(first: Bytes) -> Self {
         Self {
-            first,
+            first: Slice::Memory(first),
             rest: Vec::new(),
         }
     }
 }
 
-impl From<Vec<Bytes>> for Records {
-    fn from(slices: Vec<Bytes>) -> Self {
+impl<S: Into<Slice>> From<Vec<S>> for Records {
+    fn from(slices: Vec<S>) -> Self {
         slices.into_iter().collect()
     }
 }
 
-impl FromIterator<Bytes> for Records {
-    fn from_iter<I: IntoIterator<Item = Bytes>>(slices: I) -> Self {
+impl<S: Into<Slice>> FromIterator<S> for Records {
+    fn from_iter<I: IntoIterator<Item = S>>(slices: I) -> Self {
         let mut records = Self::new();
         slices.into_iter().for_each(|slice| records.push(slice));
         records
     }
 }
 
-/// Equal if the bytes are, however they are cut.
+/// Equal if the bytes are, however they are cut; never if a file cannot be read.
 impl PartialEq for Records {
     fn eq(&self, other: &Self) -> bool {
         if self.rest.is_empty() && other.rest.is_empty() {
             return self.first == other.first;
         }
-        self.len() == other.len() && self.to_bytes() == other.to_bytes()
+        let same = || Some(self.read().ok()? == other.read().ok()?);
+        self.len() == other.len() && same() == Some(true)
     }
 }
 

@@ -4,6 +4,8 @@ use std::{fmt::Debug, io, ops::Range, path::Path, sync::Arc};
 
 use bytes::Bytes;
 
+use super::OpenFile;
+
 /// Free and total space of the file system, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
@@ -72,6 +74,11 @@ pub trait ReadFile: Debug + Send + Sync {
     /// # Errors
     /// As the file system's read.
     fn read(&self, range: Range<u64>) -> io::Result<Bytes>;
+
+    /// The machine's file behind it; `None` in a simulation.
+    fn shared(&self) -> Option<Arc<OpenFile>> {
+        None
+    }
 }
 
 /// An open directory.
@@ -115,6 +122,11 @@ pub trait Fs: Debug + Send + Sync + 'static {
     /// # Errors
     /// As the file system's open.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
+
+    /// Files open for reading.
+    fn open_files(&self) -> usize {
+        0
+    }
 
     /// Length and time of a file.
     ///

@@ -8,6 +8,9 @@ use super::fs::ReadFile;
 
 /// Open files; far below the usual limit of 1,024.
 const MAX_OPEN: usize = 256;
+/// Files open for reading, those included that nothing but an answer under way keeps open: more are
+/// not lent, so that slow readers of deleted objects take no descriptors from connections.
+pub(crate) const MAX_LENT: usize = 2 * MAX_OPEN;
 
 #[derive(Debug, Default)]
 struct State {

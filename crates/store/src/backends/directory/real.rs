@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::UNIX_EPOCH,
 };
@@ -30,6 +30,8 @@ pub struct RealFs {
     /// Set once the file system has refused files without a name (or `/proc` is missing).
     named_only: AtomicBool,
     direct: Arc<Direct>,
+    /// Files open for reading.
+    open: Arc<AtomicUsize>,
 }
 
 /// A file without a name: a crash leaves nothing behind.
@@ -131,12 +133,41 @@ impl Drop for Named {
     }
 }
 
+/// A file open for reading, counted as long as it is.
 #[derive(Debug)]
-struct Reading(File);
+pub struct OpenFile {
+    file: File,
+    open: Arc<AtomicUsize>,
+}
+
+impl OpenFile {
+    fn new(file: File, open: &Arc<AtomicUsize>) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self {
+            file,
+            open: open.clone(),
+        }
+    }
+
+    /// The file.
+    #[must_use]
+    pub const fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+struct Reading(Arc<OpenFile>);
 
 impl ReadFile for Reading {
     fn size(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.0.file.metadata()?.len())
     }
 
     fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
@@ -146,7 +177,7 @@ impl ReadFile for Reading {
         while bytes.len() < len {
             let at = range.start + bytes.len() as u64;
             let spare = rustix::buffer::spare_capacity(&mut bytes);
-            match rustix::io::pread(&self.0, spare, at) {
+            match rustix::io::pread(&self.0.file, spare, at) {
                 Ok(0) => break,
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -155,6 +186,10 @@ impl ReadFile for Reading {
         // The allocator may have given more room than asked for.
         bytes.truncate(len);
         Ok(bytes.into())
+    }
+
+    fn shared(&self) -> Option<Arc<OpenFile>> {
+        Some(self.0.clone())
     }
 }
 
@@ -219,8 +254,12 @@ impl Fs for RealFs {
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        let file = File::open(path)?;
-        Ok(Arc::new(Reading(file)))
+        let file = OpenFile::new(File::open(path)?, &self.open);
+        Ok(Arc::new(Reading(Arc::new(file))))
+    }
+
+    fn open_files(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
     }
 
     fn stat(&self, path: &Path) -> io::Result<Stat> {
