@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 
 use super::{
     session::{Target, TopicKey},
-    source::{read, try_read},
+    source::{self, read, try_read},
 };
 use crate::{Broker, topics::Found};
 
@@ -181,8 +181,43 @@ impl Reader {
             }
         }
         if !cold.is_empty() {
+            let cold = self.pass_files(broker, cold).await;
             self.pass_cold(broker, cold).await;
         }
+    }
+
+    /// Reads what lies in local files, all partitions in one go; returns those that need more.
+    async fn pass_files(&mut self, broker: &Broker, cold: Vec<usize>) -> Vec<usize> {
+        let (mut indices, mut wanted) = (Vec::new(), Vec::new());
+        let mut promised = self.total;
+        for index in &cold {
+            let Some((partition, want)) = self.want(*index, promised) else {
+                continue;
+            };
+            if wanted.len() >= COLD_READS_MAX || (want.max_bytes == 0 && !want.at_least_one) {
+                break;
+            }
+            promised = promised.saturating_add(want.max_bytes.max(1));
+            indices.push(*index);
+            wanted.push((partition, want));
+        }
+        let patience = self.patience(broker);
+        let read = source::read_files(broker, wanted);
+        let read = broker.runtime().clock.timeout_at(patience, read).await;
+        let mut left = cold;
+        for (index, result) in indices.into_iter().zip(read.unwrap_or_default()) {
+            if let Some(result) = result {
+                self.settle(index, result);
+                left.retain(|cold| *cold != index);
+            }
+        }
+        left
+    }
+
+    /// When a read of the store has taken too long.
+    fn patience(&self, broker: &Broker) -> Instant {
+        let now = broker.runtime().clock.monotonic();
+        self.budget.deadline.max(now + COLD_GRACE)
     }
 
     /// Reads from the store, several partitions at once, each within what those before it leave.
@@ -203,7 +238,7 @@ impl Reader {
             reads.push(async move { (index, task.join().await) });
         }
         let clock = &broker.runtime().clock;
-        let patience = self.budget.deadline.max(clock.monotonic() + COLD_GRACE);
+        let patience = self.patience(broker);
         while let Ok(Some((index, result))) = clock.timeout_at(patience, reads.next()).await {
             let result = result.unwrap_or(Err(ErrorCode::UNKNOWN_SERVER_ERROR));
             self.settle(index, result);

@@ -8,6 +8,8 @@ use tidemill_log::{
 };
 use tidemill_wire::{ErrorCode, Slice};
 
+use crate::Broker;
+
 /// Reads from memory; `None` if the store would be needed.
 pub(crate) fn try_read(
     partition: &Partition,
@@ -17,6 +19,23 @@ pub(crate) fn try_read(
         .try_read(request)
         .map_err(|error| code(partition, error))
         .transpose()
+}
+
+/// Reads what lies in local files; `None` where more is needed, and nothing if there are no files.
+pub(crate) async fn read_files(
+    broker: &Broker,
+    wanted: Vec<(Arc<Partition>, ReadRequest)>,
+) -> Vec<Option<Result<ReadResult<Slice>, ErrorCode>>> {
+    let partitions: Vec<_> = wanted
+        .iter()
+        .map(|(partition, _)| Arc::clone(partition))
+        .collect();
+    let read = broker.log().reader().read_files(wanted).await;
+    let coded = partitions
+        .iter()
+        .zip(read)
+        .map(|(partition, read)| read.map(|read| read.map_err(|error| code(partition, error))));
+    coded.collect()
 }
 
 /// Reads, from the store if need be; what lies in local files may stay there.

@@ -12,9 +12,9 @@ use tidemill_runtime::Runtime;
 use tidemill_store::{StoreError, StoreErrorKind};
 use tokio::sync::watch;
 
-use super::ReadError;
+use super::{ReadError, file::Index};
 use crate::{
-    format::data::{DataDirectory, Footer},
+    format::data::DataDirectory,
     types::{DataObjectId, Extent, WalPosition},
 };
 
@@ -38,7 +38,7 @@ pub(super) enum Key {
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     Bytes(Bytes),
-    Footer(Arc<Footer>),
+    Footer(Arc<Index>),
     Manifest(Arc<Vec<Extent>>),
     Directory(Arc<DataDirectory>),
 }
@@ -48,7 +48,10 @@ impl Value {
         let len = match self {
             Self::Bytes(bytes) => bytes.len(),
             Self::Footer(footer) => {
-                size_of_val(footer.chunks.as_slice()) + size_of_val(footer.aborted.as_slice())
+                let checked = footer.chunks.len() * size_of::<u32>();
+                size_of_val(footer.chunks.as_slice())
+                    + size_of_val(footer.aborted.as_slice())
+                    + checked
             }
             Self::Manifest(extents) => size_of_val(extents.as_slice()),
             Self::Directory(directory) => size_of_val(directory.runs.as_slice()),
@@ -157,6 +160,11 @@ impl Cache {
             inner: Mutex::default(),
             limit,
         }
+    }
+
+    /// The value, if it is there now.
+    pub(super) fn ready(&self, key: Key) -> Option<Value> {
+        self.inner.lock().get(key)
     }
 
     pub(super) fn bytes(&self) -> u64 {

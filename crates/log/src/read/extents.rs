@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tidemill_wire::{
-    Slice,
+    FileSlice, Slice,
     batch::{BatchHeader, HEADER_BYTES},
     ids::Offset,
 };
@@ -12,7 +12,7 @@ use tidemill_wire::{
 use super::{
     ExtentRead, ReadError, ReadSlice, Reader, Slices,
     fetch::{Block, in_memory},
-    file::{FILE_MIN_BYTES, Wanted},
+    file::{FILE_MIN_BYTES, Found, Index, Wanted},
 };
 use crate::{
     extents::{ExtentList, first_above},
@@ -154,6 +154,62 @@ impl<S: From<Bytes>> Taking<S> {
     }
 }
 
+impl<S: From<Bytes>> Taking<S> {
+    fn new(request: &ExtentRead) -> Self {
+        Self {
+            cursor: request.offset,
+            end: request.end,
+            budget: request.max_bytes,
+            first: request.at_least_one,
+            out: Slices {
+                slices: Vec::new(),
+                size: 0,
+                next_offset: request.offset,
+                aborted: Vec::new(),
+            },
+            full: request.max_bytes == 0 && !request.at_least_one,
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.full && self.cursor < self.end
+    }
+
+    fn wanted(&self) -> Wanted {
+        Wanted {
+            cursor: self.cursor,
+            end: self.end,
+            budget: self.budget,
+            first: self.first,
+        }
+    }
+
+    /// Takes a part of a file.
+    fn found(&mut self, found: Found, from_file: fn(FileSlice) -> S) {
+        let len = found.slice.as_ref().map_or(0, Slice::len);
+        match found.slice {
+            Some(Slice::File(file)) => self.out.slices.push(from_file(file)),
+            Some(Slice::Memory(bytes)) => self.out.slices.push(bytes.into()),
+            None => {}
+        }
+        self.out.size += len;
+        self.budget = self.budget.saturating_sub(len);
+        self.first &= len == 0;
+        self.cursor = found.cursor;
+        self.full |= found.full;
+    }
+
+    /// Notes the aborted transactions of an extent that end where is read now, or later.
+    fn aborted(&mut self, footer: &Footer) {
+        let cursor = self.cursor;
+        let overlap = footer
+            .aborted
+            .iter()
+            .filter(|aborted| aborted.last_offset >= cursor);
+        self.out.aborted.extend(overlap);
+    }
+}
+
 impl Reader {
     /// The extent that holds `offset`, or the first one above it.
     ///
@@ -192,20 +248,8 @@ impl Reader {
         list: &ExtentList,
         request: ExtentRead,
     ) -> Result<Slices<S>, ReadError> {
-        let mut taking = Taking {
-            cursor: request.offset,
-            end: request.end,
-            budget: request.max_bytes,
-            first: request.at_least_one,
-            out: Slices {
-                slices: Vec::new(),
-                size: 0,
-                next_offset: request.offset,
-                aborted: Vec::new(),
-            },
-            full: request.max_bytes == 0 && !request.at_least_one,
-        };
-        while !taking.full && taking.cursor < taking.end {
+        let mut taking = Taking::new(&request);
+        while taking.goes_on() {
             let Some(extent) = self.extent_at(list, taking.cursor).await? else {
                 break;
             };
@@ -216,6 +260,42 @@ impl Reader {
         Ok(taking.out)
     }
 
+    /// What can be had of extents as parts of files without asking the store for anything else.
+    /// Nothing at all means that [`Reader::read_extents_as`] has to be asked. May block.
+    pub(super) fn read_extent_files(
+        self: &Arc<Self>,
+        list: &ExtentList,
+        request: &ExtentRead,
+    ) -> Slices<Slice> {
+        let mut taking = Taking::new(request);
+        while taking.goes_on() && list.manifest_at(taking.cursor).is_none() {
+            let Some(extent) = list.recent_at(taking.cursor) else {
+                break;
+            };
+            let Some(footer) = self.footer_ready(extent) else {
+                break;
+            };
+            if extent.size_bytes() < FILE_MIN_BYTES as u64 {
+                break;
+            }
+            let wanted = Wanted {
+                cursor: taking.cursor.max(extent.base_offset),
+                ..taking.wanted()
+            };
+            let Some(found) = self.check(extent, &footer, wanted) else {
+                break;
+            };
+            taking.cursor = wanted.cursor;
+            taking.aborted(&footer);
+            taking.found(found, Slice::File);
+            if let Some(following) = list.recent_at(extent.end_offset) {
+                self.prefetch_first(following);
+            }
+        }
+        taking.out.next_offset = taking.cursor;
+        taking.out
+    }
+
     async fn take_extent<S: ReadSlice>(
         self: &Arc<Self>,
         list: &ExtentList,
@@ -223,12 +303,7 @@ impl Reader {
         taking: &mut Taking<S>,
     ) -> Result<(), ReadError> {
         let footer = self.footer(extent).await?;
-        let before = taking.cursor;
-        let overlap = footer
-            .aborted
-            .iter()
-            .filter(|aborted| aborted.last_offset >= before);
-        taking.out.aborted.extend(overlap);
+        taking.aborted(&footer);
         if self.take_file(list, extent, &footer, taking).await {
             return Ok(());
         }
@@ -255,7 +330,7 @@ impl Reader {
         self: &Arc<Self>,
         list: &ExtentList,
         extent: &Extent,
-        footer: &Arc<Footer>,
+        footer: &Arc<Index>,
         taking: &mut Taking<S>,
     ) -> bool {
         let Some(from_file) = S::FROM_FILE else {
@@ -264,27 +339,12 @@ impl Reader {
         if !self.local || extent.size_bytes() < FILE_MIN_BYTES as u64 {
             return false;
         }
-        let wanted = Wanted {
-            cursor: taking.cursor,
-            end: taking.end,
-            budget: taking.budget,
-            first: taking.first,
-        };
-        let Some(found) = self.from_file(extent, footer, wanted).await else {
+        let Some(found) = self.from_file(extent, footer, taking.wanted()).await else {
             return false;
         };
-        let len = found.slice.as_ref().map_or(0, Slice::len);
-        match found.slice {
-            Some(Slice::File(file)) => taking.out.slices.push(from_file(file)),
-            Some(Slice::Memory(bytes)) => taking.out.slices.push(bytes.into()),
-            None => {}
-        }
-        taking.out.size += len;
-        taking.budget = taking.budget.saturating_sub(len);
-        taking.first &= len == 0;
-        taking.cursor = found.cursor;
-        taking.full |= found.full;
-        if found.cursor >= extent.end_offset
+        let cursor = found.cursor;
+        taking.found(found, from_file);
+        if cursor >= extent.end_offset
             && let Some(following) = list.recent_at(extent.end_offset)
         {
             self.prefetch_first(following);
@@ -297,7 +357,7 @@ impl Reader {
         self: &Arc<Self>,
         list: &ExtentList,
         extent: &Extent,
-        footer: &Arc<Footer>,
+        footer: &Arc<Index>,
         block: &Block,
     ) {
         let mut next = block.chunks.end;

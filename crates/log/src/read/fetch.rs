@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use super::{
     ReadError, Reader,
     cache::{Key, Loaded, Value},
+    file::Index,
 };
 use crate::{
     format::{
@@ -64,10 +65,7 @@ fn corrupt(object: DataObjectId, what: impl ToString) -> ReadError {
 
 impl Reader {
     /// The footer of an extent.
-    pub(super) async fn footer(
-        self: &Arc<Self>,
-        extent: &Extent,
-    ) -> Result<Arc<Footer>, ReadError> {
+    pub(super) async fn footer(self: &Arc<Self>, extent: &Extent) -> Result<Arc<Index>, ReadError> {
         let key = Key::Footer(extent.object, extent.footer.start);
         let load = || self.load_footer(extent);
         match self.cache.get_or_load(&self.runtime, key, load).await? {
@@ -76,11 +74,22 @@ impl Reader {
         }
     }
 
+    /// The footer of an extent if it is in memory.
+    pub(super) fn footer_ready(&self, extent: &Extent) -> Option<Arc<Index>> {
+        match self
+            .cache
+            .ready(Key::Footer(extent.object, extent.footer.start))
+        {
+            Some(Value::Footer(footer)) => Some(footer),
+            _ => None,
+        }
+    }
+
     /// A block of an extent: whole batches whose checksums were verified when it was loaded.
     pub(super) async fn block(
         self: &Arc<Self>,
         extent: &Extent,
-        footer: &Arc<Footer>,
+        footer: &Arc<Index>,
         block: &Block,
     ) -> Result<Bytes, ReadError> {
         let key = Key::Block(extent.object, extent.range.start + block.range.start);
@@ -92,7 +101,7 @@ impl Reader {
     }
 
     /// Starts loading a block that will be read soon.
-    pub(super) fn prefetch(self: &Arc<Self>, extent: &Extent, footer: &Arc<Footer>, block: &Block) {
+    pub(super) fn prefetch(self: &Arc<Self>, extent: &Extent, footer: &Arc<Index>, block: &Block) {
         let key = Key::Block(extent.object, extent.range.start + block.range.start);
         let load = || self.load_block(extent, footer, block);
         let _ = self.cache.begin(&self.runtime, key, load);
@@ -114,7 +123,7 @@ impl Reader {
         async move {
             let decode = |bytes: &Bytes| {
                 Footer::decode(bytes, extent.footer_crc, extent.size_bytes())
-                    .map(|footer| Value::Footer(Arc::new(footer)))
+                    .map(|footer| Value::Footer(Arc::new(footer.into())))
             };
             reader.twice(&extent, extent.footer.clone(), decode).await
         }
@@ -123,7 +132,7 @@ impl Reader {
     fn load_block(
         self: &Arc<Self>,
         extent: &Extent,
-        footer: &Arc<Footer>,
+        footer: &Arc<Index>,
         block: &Block,
     ) -> impl Future<Output = Loaded> + Send + 'static {
         let (reader, extent) = (self.clone(), extent.clone());

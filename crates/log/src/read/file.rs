@@ -2,8 +2,19 @@
 //!
 //! The page cache is the one copy in memory. What is checked goes through one small buffer that
 //! stays in the processor's cache, so a byte costs its checksum and no trip through fresh memory.
+//! What one group has read, others read soon after: a chunk that was checked a moment ago is not
+//! checked again.
 
-use std::{io, ops::Range, os::fd::BorrowedFd, sync::Arc};
+use std::{
+    io,
+    ops::{Deref, Range},
+    os::fd::BorrowedFd,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -14,8 +25,13 @@ use tidemill_wire::{
     ids::Offset,
 };
 
-use super::{Reader, fetch::in_memory};
-use crate::{format::data::Footer, keys, types::Extent};
+use super::{ReadError, ReadRequest, ReadResult, Reader, fetch::in_memory};
+use crate::{
+    format::data::{CHUNK_BYTES, Footer},
+    keys,
+    partition::Partition,
+    types::Extent,
+};
 
 /// Bytes checked at once: two chunks, so that a common batch fits, and a fraction of what a core's
 /// second-level cache holds.
@@ -24,6 +40,33 @@ const BUFFER_BYTES: usize = 128 << 10;
 pub(super) const CHECKS: usize = 4;
 /// Fewer bytes are copied: the calls that send a part of a file cost more than their copy.
 pub(super) const FILE_MIN_BYTES: usize = 16 << 10;
+
+/// How long a checked chunk counts as checked: its pages are the same ones, most likely. Clients
+/// check the records' own CRC besides.
+const CHECKED_FOR: Duration = Duration::from_secs(60);
+
+/// A footer, and when the chunks it names were checked last in their file.
+#[derive(Debug)]
+pub(super) struct Index {
+    footer: Footer,
+    /// Seconds of the reader's life, from 1 on; 0 is never.
+    checked: Box<[AtomicU32]>,
+}
+
+impl From<Footer> for Index {
+    fn from(footer: Footer) -> Self {
+        let checked = footer.chunks.iter().map(|_| AtomicU32::new(0)).collect();
+        Self { footer, checked }
+    }
+}
+
+impl Deref for Index {
+    type Target = Footer;
+
+    fn deref(&self) -> &Footer {
+        &self.footer
+    }
+}
 
 /// What a read may hand out.
 pub trait ReadSlice: From<Bytes> + Send + 'static {
@@ -106,8 +149,10 @@ struct Unusable;
 struct Check<'a> {
     file: &'a ObjectFile,
     extent: &'a Extent,
-    footer: &'a Footer,
+    footer: &'a Index,
     buffer: &'a mut [u8],
+    /// As [`Index::checked`] counts.
+    now: u32,
 }
 
 impl Check<'_> {
@@ -155,6 +200,18 @@ impl Check<'_> {
         }
     }
 
+    /// Checks a chunk unless that was done a moment ago.
+    fn fresh(&mut self, index: usize) -> Result<(), Unusable> {
+        let checked = self.footer.checked.get(index).ok_or(Unusable)?;
+        let at = checked.load(Ordering::Relaxed);
+        if at > 0 && u64::from(self.now.saturating_sub(at)) < CHECKED_FOR.as_secs() {
+            return Ok(());
+        }
+        self.chunk(index)?;
+        checked.store(self.now, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// The head of the batch at `at` of the buffer, which holds (the begin of) the chunk `range`.
     fn head(&self, range: &Range<u64>, at: usize) -> Result<Head, Unusable> {
         let rest = self.buffer.get(at..at + HEADER_BYTES).ok_or(Unusable)?;
@@ -200,10 +257,17 @@ impl Check<'_> {
             let from = start.or_else(|| (base >= Some(wanted.cursor)).then_some(range.start));
             let fits = from.is_some_and(|from| range.end - from <= wanted.budget as u64);
             if fits && next <= wanted.end {
-                self.chunk(index)?;
+                self.fresh(index)?;
                 (start, end, cursor) = (from, range.end, next);
                 index += 1;
                 continue;
+            }
+            // A part of a chunk is checked like all of it: most of the answer will do.
+            let taken = start.map_or(0, |start| end - start);
+            let is_one = start.is_some() && range.end - range.start > CHUNK_BYTES;
+            if !fits && (is_one || taken > wanted.budget as u64 / 2) {
+                full = true;
+                break;
             }
             self.heads(index, |head| {
                 if start.is_none() && head.header.last_offset() < wanted.cursor {
@@ -238,22 +302,25 @@ impl Reader {
     pub(super) async fn from_file(
         self: &Arc<Self>,
         extent: &Extent,
-        footer: &Arc<Footer>,
+        footer: &Arc<Index>,
         wanted: Wanted,
     ) -> Option<Found> {
         let (reader, extent, footer) = (self.clone(), extent.clone(), footer.clone());
         // The semaphore is never closed.
         let _permit = self.checks.acquire().await.ok();
         let work = move || reader.check(&extent, &footer, wanted);
-        self.runtime
-            .tasks
-            .blocking("log-check", work)
-            .await
-            .ok()
-            .flatten()
+        let checked = self.runtime.tasks.blocking("log-check", work).await;
+        checked.ok().flatten()
     }
 
-    fn check(&self, extent: &Extent, footer: &Footer, wanted: Wanted) -> Option<Found> {
+    /// Seconds since the reader began, from 1 on.
+    fn seconds(&self) -> u32 {
+        let passed = self.runtime.clock.monotonic();
+        let passed = passed.saturating_duration_since(self.began).as_secs();
+        u32::try_from(passed).unwrap_or(u32::MAX).saturating_add(1)
+    }
+
+    pub(super) fn check(&self, extent: &Extent, footer: &Index, wanted: Wanted) -> Option<Found> {
         let file = self.store.open(&keys::data_key(extent.object))?;
         if file.len() != extent.object_len {
             return None;
@@ -264,6 +331,7 @@ impl Reader {
             extent,
             footer,
             buffer: &mut buffer,
+            now: self.seconds(),
         }
         .take(wanted);
         self.buffers.keep(buffer);
@@ -281,5 +349,27 @@ impl Reader {
             cursor,
             full,
         })
+    }
+
+    /// Reads several partitions one behind the other as parts of files, on a thread that may block:
+    /// one change of threads for all of them. `None` for each that [`Partition::read_to_send`] has
+    /// to be asked for; none at all if the store has no files.
+    pub async fn read_files(
+        self: &Arc<Self>,
+        wanted: Vec<(Arc<Partition>, ReadRequest)>,
+    ) -> Vec<Option<Result<ReadResult<Slice>, ReadError>>> {
+        if !self.local {
+            return Vec::new();
+        }
+        // The semaphore is never closed.
+        let _permit = self.checks.acquire().await.ok();
+        let work = move || {
+            let results = wanted
+                .iter()
+                .map(|(partition, request)| partition.read_file(request));
+            results.map(Result::transpose).collect()
+        };
+        let read = self.runtime.tasks.blocking("log-check", work).await;
+        read.unwrap_or_default()
     }
 }

@@ -11,7 +11,7 @@ mod wal;
 use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
-use tidemill_runtime::Runtime;
+use tidemill_runtime::{Instant, Runtime};
 use tidemill_store::{Store, StoreError, StoreErrorKind};
 use tidemill_wire::ids::{Offset, PartitionId};
 use tokio::sync::Semaphore;
@@ -129,6 +129,7 @@ pub struct Reader {
     /// Of checks of local files under way.
     checks: Semaphore,
     buffers: file::Buffers,
+    began: Instant,
     local: bool,
 }
 
@@ -142,6 +143,7 @@ impl Reader {
             permits: Arc::new(Semaphore::new(options.permits)),
             checks: Semaphore::new(file::CHECKS),
             buffers: file::Buffers::default(),
+            began: runtime.clock.monotonic(),
             store,
             runtime,
             options,

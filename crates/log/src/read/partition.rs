@@ -258,6 +258,33 @@ impl Partition {
         }
     }
 
+    /// Reads what lies in local files as parts of them; `None` if anything else is needed. May
+    /// block.
+    pub(super) fn read_file(
+        &self,
+        request: &ReadRequest,
+    ) -> Result<Option<ReadResult<Slice>>, ReadError> {
+        let (mut result, end, source) = self.locate(request)?;
+        let Source::Extents(list) = source else {
+            return Ok(None);
+        };
+        let extent_read = ExtentRead {
+            offset: request.offset,
+            end,
+            max_bytes: request.max_bytes,
+            at_least_one: request.at_least_one,
+        };
+        let read = self.reader().read_extent_files(&list, &extent_read);
+        if read.slices.is_empty() {
+            return Ok(None);
+        }
+        result.slices = read.slices;
+        result.size = read.size;
+        result.next_offset = read.next_offset;
+        result.aborted = read.aborted;
+        Ok(Some(result))
+    }
+
     fn rolled_below(&self) -> Offset {
         self.lock().tail.rolled_below()
     }
