@@ -220,6 +220,7 @@ async fn a_file_that_ends_early_closes_the_connection_and_no_other() {
     expect(&mut client, 0, 98).await;
     let cut = File::options().write(true).open(&path).expect("writable");
     cut.set_len((99 * PART + 1_000) as u64).expect("cut");
+    drop(cut);
     ask(&mut client, 0, 99).await;
     ask(&mut client, 0, 3).await;
     let size = client.read_u32().await.expect("the begin of it");

@@ -341,3 +341,37 @@ async fn objects_of_every_length_are_stored_byte_for_byte() {
         }
     }
 }
+
+#[tokio::test]
+async fn files_are_lent_within_a_limit_and_outlive_their_names() {
+    const LENT_MAX: usize = 512;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let directory = open(dir.path()).await.expect("opens");
+    let key = |n: usize| format!("a/object-{n}");
+    std::fs::create_dir(dir.path().join("a")).expect("a folder");
+    for n in 0..700 {
+        std::fs::write(dir.path().join(key(n)), format!("content {n}")).expect("writes");
+    }
+    let lent: Vec<_> = (0..700).map(|n| directory.open(&key(n))).collect();
+    assert_eq!(lent.iter().flatten().count(), LENT_MAX);
+    assert!(
+        directory.open(&key(LENT_MAX - 1)).is_some(),
+        "open already, so it costs nothing"
+    );
+    // Ordinary reads go on.
+    let bytes = directory.get_range(&key(699), 0..7).await.expect("reads");
+    assert_eq!(bytes, "content");
+    for n in 0..700 {
+        directory.delete(&key(n)).await.expect("deletes");
+    }
+    assert!(directory.open(&key(3)).is_none(), "its name is gone");
+    for (n, lent) in lent.iter().enumerate().take(LENT_MAX) {
+        let (file, len) = lent.as_ref().expect("within the limit");
+        let mut bytes = vec![0; *len as usize];
+        std::os::unix::fs::FileExt::read_exact_at(file.file(), &mut bytes, 0).expect("reads");
+        assert_eq!(bytes, format!("content {n}").into_bytes());
+    }
+    drop(lent);
+    std::fs::write(dir.path().join(key(3)), "again").expect("writes");
+    assert!(directory.open(&key(3)).is_some(), "there is room again");
+}

@@ -30,7 +30,7 @@ use crate::{
 };
 
 pub(crate) use tail::weight;
-pub use tail::{Tail, TailBudget};
+pub use tail::{Freed, Tail, TailBudget};
 pub use waiters::{NotifyWaiter, Waiter, WaiterGuard};
 
 /// What the partition's lock guards.
@@ -321,7 +321,7 @@ impl Partition {
     /// Lets go of all batches of a partition that was given up.
     pub(crate) fn release_tail(&self) {
         let freed = self.lock().tail.trim(Offset(i64::MAX));
-        self.budget.sub_unrolled(freed);
+        self.budget.credit(freed);
     }
 
     /// Gives the partition up: pending batches keep their tickets, readers are woken and told.

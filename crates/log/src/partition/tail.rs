@@ -23,6 +23,17 @@ pub(crate) fn weight(size_bytes: u64) -> u64 {
     size_bytes + BATCH_OVERHEAD_BYTES
 }
 
+/// What was let go of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Freed {
+    /// Weight of batches that were in no extent, as [`TailBudget::unrolled`] counts.
+    pub unrolled: u64,
+    /// Weight of batches whose bytes were in memory, as [`TailBudget::bytes`] counts.
+    pub loaded: u64,
+    /// How many those were.
+    pub loaded_batches: usize,
+}
+
 /// Committed batches in offset order: first those rolled already, kept while their bytes are in
 /// memory; then those that are in no extent.
 #[derive(Debug, Default)]
@@ -118,9 +129,10 @@ impl Tail {
         self.forget(bytes, batches)
     }
 
-    /// Drops batches below the log start; returns the weight that is unrolled no more.
-    pub fn trim(&mut self, log_start: Offset) -> u64 {
+    /// Drops batches below the log start.
+    pub fn trim(&mut self, log_start: Offset) -> Freed {
         let (mut bytes, mut batches) = (0, 0);
+        let mut freed = Freed::default();
         while let Some(first) = self.batches.front()
             && first.last_offset < log_start
         {
@@ -128,22 +140,37 @@ impl Tail {
                 bytes += u64::from(first.size_bytes);
                 batches += 1;
             }
+            if first.data.is_some() {
+                freed.loaded += weight(first.size_bytes.into());
+                freed.loaded_batches += 1;
+            }
             self.batches.pop_front();
         }
-        self.forget(bytes, batches)
+        freed.unrolled = self.forget(bytes, batches);
+        freed
     }
 
-    /// Drops the bytes of the batch at `base`, if it is still there.
-    pub fn evict(&mut self, base: Offset) {
+    /// Whether the bytes of the batch at `base` are in memory.
+    fn holds(&self, base: Offset) -> bool {
+        let mut from = self.from(base);
+        from.next()
+            .is_some_and(|batch| batch.base_offset == base && batch.data.is_some())
+    }
+
+    /// Drops the bytes of the batch at `base`; returns the weight of what was still there.
+    pub fn evict(&mut self, base: Offset) -> u64 {
+        let mut freed = 0;
         let at = self
             .batches
             .partition_point(|batch| batch.base_offset < base);
         if let Some(batch) = self.batches.get_mut(at)
             && batch.base_offset == base
+            && batch.data.take().is_some()
         {
-            batch.data = None;
+            freed = weight(batch.size_bytes.into());
         }
         self.drop_hollow();
+        freed
     }
 
     /// A rolled batch without bytes is of no use: its extent has them.
@@ -161,14 +188,19 @@ impl Tail {
 struct Charge {
     partition: Weak<Partition>,
     base: Offset,
-    bytes: u64,
 }
 
 #[derive(Debug, Default)]
 struct Charges {
     queue: VecDeque<Charge>,
-    bytes: u64,
+    /// Below 0 for a moment if a batch is let go of before it is charged.
+    bytes: i64,
+    /// Entries of the queue whose batch was let go of already, at least.
+    dead: usize,
 }
+
+/// Dead entries in the queue that are not worth looking for: some 100 KiB.
+const DEAD_MIN: usize = 4_096;
 
 /// The memory of all tails: oldest committed batches go first. What is evicted before it is rolled
 /// is read from the WAL again.
@@ -208,38 +240,68 @@ impl TailBudget {
 
     /// Charges a batch that was just put into its tail.
     pub(crate) fn charge(&self, partition: &Arc<Partition>, base: Offset, bytes: u64) {
-        let bytes = weight(bytes);
         let mut charges = self.charges.lock();
-        charges.bytes += bytes;
+        charges.bytes += weight(bytes).cast_signed();
         charges.queue.push_back(Charge {
             partition: Arc::downgrade(partition),
             base,
-            bytes,
         });
+    }
+
+    /// Takes back what stands for batches that were let go of.
+    pub(crate) fn credit(&self, freed: Freed) {
+        self.sub_unrolled(freed.unrolled);
+        let mut charges = self.charges.lock();
+        charges.bytes -= freed.loaded.cast_signed();
+        charges.dead += freed.loaded_batches;
     }
 
     /// Evicts until the limit is kept. No partition's lock may be held.
     pub(crate) fn settle(&self) {
         while let Some(charge) = self.pop_above_limit() {
-            if let Some(partition) = charge.partition.upgrade() {
-                partition.lock().tail.evict(charge.base);
+            let partition = charge.partition.upgrade();
+            let freed = partition.map_or(0, |partition| partition.lock().tail.evict(charge.base));
+            let mut charges = self.charges.lock();
+            charges.bytes -= freed.cast_signed();
+            if freed == 0 {
+                charges.dead = charges.dead.saturating_sub(1);
             }
         }
+        self.sweep();
+    }
+
+    /// Drops dead entries once they are the most: topics that come and go must not pile them up.
+    fn sweep(&self) {
+        let queue = {
+            let mut charges = self.charges.lock();
+            if charges.dead < DEAD_MIN || charges.dead < charges.queue.len() / 2 {
+                return;
+            }
+            charges.dead = 0;
+            std::mem::take(&mut charges.queue)
+        };
+        // A partition's lock is never taken under this one.
+        let is_live = |charge: &Charge| {
+            let partition = charge.partition.upgrade();
+            partition.is_some_and(|partition| partition.lock().tail.holds(charge.base))
+        };
+        let mut live: VecDeque<_> = queue.into_iter().filter(is_live).collect();
+        let mut charges = self.charges.lock();
+        live.append(&mut charges.queue);
+        charges.queue = live;
     }
 
     fn pop_above_limit(&self) -> Option<Charge> {
         let mut charges = self.charges.lock();
-        if charges.bytes <= self.limit {
+        if charges.bytes <= i64::try_from(self.limit).unwrap_or(i64::MAX) {
             return None;
         }
-        let oldest = charges.queue.pop_front()?;
-        charges.bytes -= oldest.bytes;
-        Some(oldest)
+        charges.queue.pop_front()
     }
 
     /// Bytes charged now.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.charges.lock().bytes
+        u64::try_from(self.charges.lock().bytes).unwrap_or(0)
     }
 }

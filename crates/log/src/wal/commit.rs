@@ -152,7 +152,7 @@ impl Partition {
         let log_start = state.log_start;
         state.epochs.trim(log_start);
         let freed = state.tail.trim(log_start);
-        self.budget().sub_unrolled(freed);
+        self.budget().credit(freed);
         self.publish(&state);
     }
 }

@@ -2,7 +2,7 @@
 
 use tidemill_log::recover::Recovered;
 
-use crate::harness::{START_MS, WRITER, simulate, small_limits};
+use crate::harness::{START_MS, WRITER, partition, simulate, small_limits};
 
 #[test]
 fn tails_and_caches_keep_their_limits() {
@@ -53,5 +53,46 @@ fn small_batches_count_for_what_they_take() {
         rig.roller.round().await.unwrap();
         assert_eq!(rig.log.unrolled_bytes(), 0);
         rig.check_all().await;
+    });
+}
+
+/// What deleted topics and deleted records held is free for others at once.
+#[test]
+fn what_was_deleted_counts_no_more() {
+    simulate(10, |world| async move {
+        let mut limits = small_limits();
+        limits.tail_bytes_max = 200 << 10;
+        let mut rig = world.open(WRITER, limits, Recovered::default()).await;
+        rig.lead(0);
+        rig.append(0, &[START_MS], 30_000).await;
+        let kept = rig.log.tail_bytes();
+        for index in 1..20 {
+            rig.lead(index);
+            for _ in 0..5 {
+                rig.append(index, &[START_MS], 20_000).await;
+            }
+            rig.log.drop_partition(partition(index)).unwrap();
+            rig.oracle.remove(&partition(index));
+            assert_eq!(rig.log.tail_bytes(), kept, "after {index}");
+        }
+        for _ in 0..20 {
+            rig.append(0, &[START_MS], 8_000).await;
+            let end = rig.log.partition(partition(0)).unwrap().high_watermark();
+            rig.delete_records(0, end).await;
+            assert_eq!(rig.log.tail_bytes(), 0);
+        }
+        assert_eq!(rig.log.unrolled_bytes(), 0);
+        // Far more batches than there is room for, all of them gone again.
+        for index in 20..23 {
+            rig.lead(index);
+            for _ in 0..300 {
+                rig.append(index, &[START_MS], 2_000).await;
+                assert!(rig.log.tail_bytes() <= 200 << 10);
+            }
+            rig.check_all().await;
+            rig.log.drop_partition(partition(index)).unwrap();
+            rig.oracle.remove(&partition(index));
+            assert_eq!(rig.log.tail_bytes(), 0);
+        }
     });
 }
