@@ -135,7 +135,7 @@ fn parts_of_files_are_what_is_read_through_memory() {
         for index in 0..3 {
             let partition = rig.log.partition(partition(index)).unwrap();
             let (start, end) = (partition.log_start(), partition.high_watermark());
-            for offset in (start.0..end.0).map(Offset) {
+            for offset in (start.0..end.0).step_by(3).map(Offset) {
                 for max_bytes in [0, 1, 17_000, 66_000, 140_000, 310_000, 1 << 20, 50 << 20] {
                     for at_least_one in [true, false] {
                         let wanted = ReadRequest {
@@ -162,7 +162,7 @@ fn parts_of_files_are_what_is_read_through_memory() {
                 }
             }
         }
-        assert!(files > 1_000 && together > 1_000, "{files}, {together}");
+        assert!(files > 300 && together > 300, "{files}, {together}");
     });
 }
 
