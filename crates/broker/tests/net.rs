@@ -16,12 +16,15 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tidemill_broker::net::{
-    Advertised, Call, Frame, NetLimits, NetShared, Peer, Phase, Reply, Service, Weight,
+    Advertised, Call, Frame, NetLimits, NetShared, Peer, Phase, Reply, Service, Transport, Weight,
     serve_connection,
 };
 use tidemill_runtime::{Clock, TaskHandle, Tasks};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf},
+    io::{
+        AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, ReadHalf,
+        WriteHalf,
+    },
     sync::watch,
 };
 
@@ -350,6 +353,15 @@ struct Ready {
     at: usize,
     /// Bytes of each read and each write.
     moved: Arc<Mutex<Vec<usize>>>,
+}
+
+impl Transport for Ready {
+    type Read = ReadHalf<Self>;
+    type Write = WriteHalf<Self>;
+
+    fn halves(self) -> (Self::Read, Self::Write) {
+        tokio::io::split(self)
+    }
 }
 
 impl AsyncRead for Ready {

@@ -82,7 +82,7 @@ impl Transport for DuplexStream {
     }
 }
 
-impl Outgoing for WriteHalf<DuplexStream> {}
+impl<T: AsyncWrite + Send> Outgoing for WriteHalf<T> {}
 
 impl Transport for TcpStream {
     type Read = OwnedReadHalf;
