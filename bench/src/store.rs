@@ -321,6 +321,8 @@ impl Backend for ModelStore {
         };
         counter.fetch_add(1, Ordering::Relaxed);
         let due = self.due(Operation::Put, lane, body.len());
+        // PUTs begun together begin together, as the delays of a store run beside each other.
+        tokio::task::yield_now().await;
         // While it is "sent", as a client would copy it into a socket.
         let body = joined(&body).await;
         self.timer.sleep_until(due).await;

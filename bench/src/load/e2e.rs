@@ -146,6 +146,9 @@ async fn one_at_a_time(target: &Target, load: &E2eLoad) -> Result<E2eOutcome, Be
 /// Answers that may bring only a part of a message, or nothing, before it counts as lost.
 const ROUNDS_MAX: u32 = 120;
 
+/// How long a Fetch may take to the broker and to be looked at.
+const SETTLED: Duration = Duration::from_millis(1);
+
 /// One message, sent and received.
 struct Sent {
     body: Bytes,
@@ -197,6 +200,8 @@ impl<'a> Sender<'a> {
         let body = self.message.stamped(0, number, intended, clock.now_ms())?;
         let request = produce_request(&self.load.topic, 0, body.clone(), -1);
         let mut waiting = self.fetch().await?;
+        // The Fetch is to wait at the broker, not to be on its way there beside the message.
+        clock.sleep(SETTLED).await;
         let sent = clock.monotonic();
         let acknowledged = self.producer.send_up_to(PRODUCE_BY_NAME, &request).await?;
         let mut rounds = 0;

@@ -447,7 +447,7 @@ async fn a_large_request_and_its_answer_leave_others_their_turn() {
     assert_eq!(total(), 2 * (4 + LEN));
     let most = moved.lock().iter().copied().max();
     assert!(most <= Some(256 << 10), "{most:?} bytes at once");
-    // Eight pieces of a quarter of a megabyte, two of them in a row.
-    assert!((3..=8).contains(&turns), "{turns} turns of others");
+    // Eight pieces of a quarter of a megabyte, four of them in a row at most.
+    assert!((2..=8).contains(&turns), "{turns} turns of others");
     served.abort();
 }

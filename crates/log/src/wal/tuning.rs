@@ -11,6 +11,10 @@ use crate::limits::{FRAGMENTS_IN_FLIGHT_MAX, Latency, LogLimits};
 const FRAGMENT_MIN: usize = 128 << 10;
 /// Most bytes of a fragment: above, a stream's time outweighs any base delay.
 const FRAGMENT_MAX: usize = 2 << 20;
+/// A fragment's share of the bytes that a stream moves in the spread of base delays. All of it, and
+/// a batch of 4 MB on S3 takes a twentieth longer for half as many PUTs; less, and the slowest of
+/// more PUTs costs what the streams gain.
+const FRAGMENT_SHARE: f64 = 0.5;
 /// Spacing of class `low`, as a part of what three of four PUTs take: so many are in flight.
 const LOW_PARTS: u32 = 4;
 /// Share by which cheaper bytes may lengthen a PUT.
@@ -58,14 +62,16 @@ impl Tuning {
         };
         // Where a stream's time for it outgrows what waiting for the slowest of several PUTs costs.
         let spread = estimate.p90.saturating_sub(estimate.p50).as_secs_f64();
-        let fragment = estimate
-            .bytes_per_second
-            .map(|rate| ((rate * spread) as usize).clamp(FRAGMENT_MIN, FRAGMENT_MAX));
-        let fragment = fragment.unwrap_or(limits.fragment_bytes);
+        let sized = |share: f64| {
+            let rate = estimate.bytes_per_second?;
+            Some(((rate * spread * share) as usize).clamp(FRAGMENT_MIN, FRAGMENT_MAX))
+        };
+        let object = sized(1.0).unwrap_or(limits.fragment_bytes);
+        let fragment = sized(FRAGMENT_SHARE).unwrap_or(limits.fragment_bytes);
         Self {
             spacing_low: estimate.p75 / LOW_PARTS,
             fragment_bytes: fragment,
-            object_bytes_low: limits.object_target_bytes.min(fragment),
+            object_bytes_low: limits.object_target_bytes.min(object),
             base: estimate.p50,
             estimate: Some(estimate),
             ..tuning
