@@ -40,8 +40,8 @@ pub struct LogLimits {
     pub object_target_bytes: usize,
     /// Entries above this are bulk: they never share an object with small ones.
     pub bulk_entry_bytes: usize,
-    /// Bytes of bulk entries that share an object, and the size of a fragment; stream rate x half of
-    /// (p90 - p50 of the base delay) once the store is measured, if `follows_store`.
+    /// Bytes of bulk entries that share an object, and the size of a fragment; stream rate x half
+    /// of (p90 - p50 of the base delay) once the store is measured, if `follows_store`.
     pub fragment_bytes: usize,
     /// `spacing_low` and `fragment_bytes` hold only until the store is measured.
     pub follows_store: bool,
