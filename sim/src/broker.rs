@@ -24,7 +24,7 @@ use tidemill_log::{
 use tidemill_runtime::{Runtime, Tasks};
 use tidemill_store::{
     Backend as _, HedgeMode, HedgeOptions, Store, StoreOptions,
-    testing::{Fault, FaultPlan, FaultyBackend, Operation, Phase},
+    testing::{Fault, FaultPlan, FaultyBackend, Operation, Phase, Step},
 };
 use tidemill_wire::ids::NodeId;
 
@@ -42,6 +42,8 @@ pub struct Broker {
     pub started: Started,
     /// The roll.
     pub roll: Arc<Roll>,
+    /// What it reads is spoilt on the way: errors say nothing.
+    pub reads_garbage: AtomicBool,
     up: AtomicBool,
 }
 
@@ -177,8 +179,12 @@ pub enum Failure {
     Other(String),
 }
 
-/// Starts the next broker.
-pub async fn start_broker(world: &Arc<World>, harshness: u64) -> Result<Arc<Broker>, Failure> {
+/// Starts the next broker, which hangs once it comes to `step`.
+pub async fn start_broker(
+    world: &Arc<World>,
+    harshness: u64,
+    step: Option<Step>,
+) -> Result<Arc<Broker>, Failure> {
     let entropy = world.fork();
     let runtime = Runtime {
         clock: world.runtime.clock.clone(),
@@ -195,8 +201,14 @@ pub async fn start_broker(world: &Arc<World>, harshness: u64) -> Result<Arc<Brok
     let seed = entropy.next_u64();
     let backend = FaultyBackend::new(below, world.runtime.clone(), seed, plan(harshness));
     watch(world, &backend);
+    let step_given = step.is_some();
+    if let Some(step) = step {
+        backend.pause_at(step);
+    }
+    // A process that is frozen as a whole times nothing out: the answer is there when it wakes up.
+    let patient = step_given || entropy.chance(0.3);
     let options = StoreOptions {
-        request_timeout: Duration::from_secs(5),
+        request_timeout: Duration::from_secs(if patient { 600 } else { 5 }),
         hedge: hedging(world.medium.is_disk()),
         ..StoreOptions::default()
     };
@@ -232,6 +244,7 @@ pub async fn start_broker(world: &Arc<World>, harshness: u64) -> Result<Arc<Brok
         backend,
         started,
         roll,
+        reads_garbage: AtomicBool::new(false),
         up: AtomicBool::new(true),
     });
     world.note(&format!(
@@ -255,12 +268,14 @@ const PROMPT_MS: i64 = 1_000;
 /// `TIDEMILL_TRACE` set, every object that comes or goes is in the event log.
 fn watch(world: &Arc<World>, backend: &FaultyBackend) {
     let traced = std::env::var_os("TIDEMILL_TRACE").is_some();
+    let number = world.add_backend(backend.clone());
     let (world, index) = (Arc::downgrade(world), world.broker_count());
     let sent: Mutex<BTreeMap<u64, i64>> = Mutex::default();
     backend.on_event(move |event| {
         let Some(world) = world.upgrade() else {
             return;
         };
+        world.witness(number, event);
         let what = match (event.operation, &event.phase) {
             (Operation::Put | Operation::Copy, Phase::Sent) => {
                 sent.lock().insert(event.request, world.now_ms());

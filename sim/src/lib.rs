@@ -20,6 +20,8 @@ mod nemesis;
 mod producer;
 mod reader;
 mod run;
+mod steps;
+mod witness;
 mod world;
 
 pub use check::Finding;

@@ -9,12 +9,22 @@ use tidemill_wire::{
     ids::{PartitionId, ProducerEpoch, ProducerId},
 };
 
-use crate::{broker::Broker, history::Fate, world::World};
+use crate::{
+    broker::Broker,
+    history::Fate,
+    world::{Pace, World},
+};
 
 /// A client gives up waiting for an answer and asks again.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 /// Batches sent before the first answer is waited for, at most (K25).
 const IN_FLIGHT_MAX: u64 = 5;
+
+/// How long a client may be away after it has missed an answer: its batch is rolled meanwhile, and
+/// somebody else may lead.
+const AWAY_MAX_MS: u64 = 30_000;
+/// Share of answers that are lost.
+const LOST_ANSWERS: f64 = 0.02;
 
 struct Producer {
     world: Arc<World>,
@@ -23,6 +33,8 @@ struct Producer {
     partition: PartitionId,
     /// Producer id and next sequence number.
     identity: Option<(ProducerId, i32)>,
+    /// An answer was lost on its way, or came too late for a client that was away.
+    lost_answer: bool,
 }
 
 struct Unacked {
@@ -45,13 +57,22 @@ pub async fn produce(world: Arc<World>, number: usize, idempotent: bool) {
             number,
             partition,
             identity: idempotent.then_some((id, 0)),
+            lost_answer: false,
         };
         let rounds = 1 + entropy.below(30);
         for _ in 0..rounds {
             if world.stopping() || !producer.round().await {
                 break;
             }
-            world.sleep_ms(entropy.below(3_000)).await;
+            let pause_ms = if world.pace() == Pace::Rush {
+                30
+            } else {
+                3_000
+            };
+            world.sleep_ms(entropy.below(pause_ms)).await;
+            while world.pace() == Pace::Lull && !world.stopping() {
+                world.sleep_ms(200).await;
+            }
         }
     }
 }
@@ -64,6 +85,7 @@ pub async fn probe(world: &Arc<World>, partition: PartitionId) {
         number: usize::MAX,
         partition,
         identity: Some((ProducerId(world.next_producer_id()), 0)),
+        lost_answer: false,
     };
     let began = world.now_ms();
     producer.burst(1).await;
@@ -131,13 +153,17 @@ impl Producer {
             if gone || self.identity.is_none() {
                 return !gone;
             }
-            self.world.sleep_ms(100 + self.entropy.below(400)).await;
+            let away_ms = match std::mem::take(&mut self.lost_answer) {
+                true => self.entropy.below(AWAY_MAX_MS),
+                false => self.entropy.below(400),
+            };
+            self.world.sleep_ms(100 + away_ms).await;
         }
     }
 
     /// Sends what is not acknowledged, in order, and waits for the answers in order. True if the
     /// topic is gone.
-    async fn attempt(&self, broker: &Arc<Broker>, unacked: &mut Vec<Unacked>) -> bool {
+    async fn attempt(&mut self, broker: &Arc<Broker>, unacked: &mut Vec<Unacked>) -> bool {
         let log = &broker.started.log;
         let clock = &self.world.runtime.clock;
         if clock
@@ -152,6 +178,7 @@ impl Producer {
         let mut refusal = None;
         for one in unacked.iter() {
             let latency = match self.entropy.below(3) {
+                _ if self.world.pace() == Pace::Rush => Latency::Low,
                 0 => Latency::Low,
                 1 => Latency::Balanced,
                 _ => Latency::Economy,
@@ -181,6 +208,10 @@ impl Producer {
         let deadline = clock.monotonic() + REQUEST_TIMEOUT;
         for outcome in appended {
             match clock.timeout_at(deadline, outcome.wait()).await {
+                Ok(Ok(_)) if self.loses_answers() => {
+                    self.lost_answer = true;
+                    break;
+                }
                 Ok(Ok(committed)) => {
                     let one = unacked.remove(0);
                     let fate = Fate::Acked(committed.base_offset.0);
@@ -190,6 +221,11 @@ impl Producer {
             }
         }
         false
+    }
+
+    fn loses_answers(&self) -> bool {
+        // The last appends of a run are all answered.
+        !self.world.stopping() && self.entropy.chance(LOST_ANSWERS)
     }
 
     /// Notes a refusal of the batch behind `taken` others; true if it must not be.

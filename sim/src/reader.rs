@@ -1,6 +1,9 @@
 //! Readers: follow a partition, on whatever broker runs.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use bytes::{Bytes, BytesMut};
 use tidemill_invariants::log::{Batch, offsets_are_dense};
@@ -58,6 +61,7 @@ pub async fn read(world: Arc<World>) {
                 Err(ReadError::OutOfRange) => position = None,
                 Err(ReadError::Gone(_)) => break,
                 Err(ReadError::Store(error)) if error.kind != StoreErrorKind::NotFound => {}
+                Err(ReadError::Corrupt { .. }) if broker.reads_garbage.load(Relaxed) => {}
                 // A superseded broker may miss what its successor has deleted.
                 Err(error) if broker.is_newest(&world) => {
                     world.violate(format!("read of {}@{from}: {error}", short(id)));

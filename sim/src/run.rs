@@ -2,23 +2,26 @@
 
 use std::sync::Arc;
 
-use tidemill_store::{Store, StoreOptions};
+use tidemill_store::{Store, StoreOptions, testing::FaultyBackend};
 
 use crate::{
     admin::administrate,
     broker::{HARSHNESS_END, LATE_MAX},
     check::{Finding, judge},
-    history::FinalPartition,
+    history::{Fate, FinalPartition, Send},
     nemesis::{bring_up, torment},
     producer::{probe, produce},
     reader::{read, read_all},
-    world::World,
+    world::{Pace, World},
 };
 
 /// How long the workload goes on, at most, in virtual milliseconds.
 const WORKLOAD_MS: u64 = 85_000;
 /// How long clients may take to end once the store is well.
 const DRAIN_MS: u64 = 120_000;
+
+/// No run takes longer, in virtual time.
+const RUN_MAX: std::time::Duration = std::time::Duration::from_secs(4 * 3_600);
 
 /// What a run found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,33 +54,20 @@ pub fn run_seed(seed: u64) -> Outcome {
     runtime.block_on(simulate(seed))
 }
 
+/// One run; one that does not end is a finding, too.
 async fn simulate(seed: u64) -> Outcome {
     let world = World::new(seed);
-    let entropy = world.fork();
-    let harshness = entropy.below(HARSHNESS_END);
-    bring_up(&world, harshness).await;
-    let tasks = &world.runtime.tasks;
-    let mut clients = vec![tasks.spawn("admin", administrate(Arc::clone(&world)))];
-    for number in 0..3 {
-        let client = produce(Arc::clone(&world), number, number != 2);
-        clients.push(tasks.spawn("producer", client));
-    }
-    for _ in 0..2 {
-        clients.push(tasks.spawn("reader", read(Arc::clone(&world))));
-    }
-    let nemesis = tasks.spawn("nemesis", torment(Arc::clone(&world), harshness));
-    world
-        .sleep_ms(WORKLOAD_MS / 2 + entropy.below(WORKLOAD_MS / 2))
-        .await;
-    world.stop();
-    heal(&world, nemesis, clients).await;
-    let mut findings = finish(&world, &entropy).await;
-    if world.runtime.tasks.panics() > 0 {
-        findings.push("a task panicked".to_owned());
-    }
+    let live = live(&world);
+    let findings = match world.runtime.clock.timeout(RUN_MAX, live).await {
+        Ok(findings) => findings,
+        Err(_) => {
+            let mut findings = world.with_history(|history| history.violations.clone());
+            findings.push("L1: the run does not end".to_owned());
+            findings
+        }
+    };
     let (log, acknowledged) = world.with_history(|history| {
-        let acked =
-            |send: &&crate::history::Send| matches!(send.fate, crate::history::Fate::Acked(_));
+        let acked = |send: &&Send| matches!(send.fate, Fate::Acked(_));
         (
             history.log.clone(),
             history.sends.iter().filter(acked).count(),
@@ -93,21 +83,53 @@ async fn simulate(seed: u64) -> Outcome {
     }
 }
 
+async fn live(world: &Arc<World>) -> Vec<Finding> {
+    let entropy = world.fork();
+    let harshness = entropy.below(HARSHNESS_END);
+    bring_up(world, harshness).await;
+    let tasks = &world.runtime.tasks;
+    let mut clients = vec![tasks.spawn("admin", administrate(Arc::clone(world)))];
+    for number in 0..3 {
+        let client = produce(Arc::clone(world), number, number != 2);
+        clients.push(tasks.spawn("producer", client));
+    }
+    for _ in 0..2 {
+        clients.push(tasks.spawn("reader", read(Arc::clone(world))));
+    }
+    let nemesis = tasks.spawn("nemesis", torment(Arc::clone(world), harshness));
+    world
+        .sleep_ms(WORKLOAD_MS / 2 + entropy.below(WORKLOAD_MS / 2))
+        .await;
+    // What has begun is to come to its end.
+    while world.pace() == Pace::Rush {
+        world.sleep_ms(250).await;
+    }
+    world.stop();
+    heal(world, nemesis, clients).await;
+    let mut findings = finish(world, &entropy).await;
+    if world.runtime.tasks.panics() > 0 {
+        findings.push("a task panicked".to_owned());
+    }
+    findings
+}
+
 /// The store is well; all clients end (L1).
 async fn heal(
     world: &Arc<World>,
-    nemesis: tidemill_runtime::TaskHandle<()>,
+    nemesis: tidemill_runtime::TaskHandle<Vec<tidemill_runtime::TaskHandle<()>>>,
     clients: Vec<tidemill_runtime::TaskHandle<()>>,
 ) {
-    for broker in world.brokers_up() {
-        broker.backend.heal();
-    }
+    let heal_all = || world.backends().iter().for_each(FaultyBackend::heal);
+    heal_all();
     world.note("healed");
     // It may be in the midst of a start.
-    let _ = nemesis.join().await;
-    for broker in world.brokers_up() {
-        broker.backend.heal();
+    let starts = nemesis.join().await.unwrap_or_default();
+    heal_all();
+    for start in starts {
+        // However it ends.
+        let _ = start.join().await;
     }
+    heal_all();
     if world.broker().is_none() {
         bring_up(world, 0).await;
     }
@@ -137,7 +159,7 @@ async fn finish(world: &Arc<World>, entropy: &tidemill_runtime::Entropy) -> Vec<
     }
     world.runtime.clock.sleep(LATE_MAX * 2).await;
     let Some(broker) = bring_up(world, 0).await else {
-        return vec!["the last start was superseded".to_owned()];
+        return without_a_start(world);
     };
     for topic in world.topics() {
         for index in 0..topic.partitions {
@@ -151,7 +173,7 @@ async fn finish(world: &Arc<World>, entropy: &tidemill_runtime::Entropy) -> Vec<
         findings.push("a clean stop failed on a healthy store".to_owned());
     }
     let Some(again) = bring_up(world, 0).await else {
-        return vec!["the last start was superseded".to_owned()];
+        return without_a_start(world);
     };
     let second = all_partitions(world, &again).await;
     for (before, after) in first.iter().zip(&second) {
@@ -167,6 +189,12 @@ async fn finish(world: &Arc<World>, entropy: &tidemill_runtime::Entropy) -> Vec<
     }
     again.kill(world);
     findings.extend(check_objects(world).await);
+    findings
+}
+
+fn without_a_start(world: &World) -> Vec<Finding> {
+    let mut findings = world.with_history(|history| history.violations.clone());
+    findings.push("the last start failed".to_owned());
     findings
 }
 

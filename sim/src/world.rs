@@ -6,14 +6,18 @@ use parking_lot::Mutex;
 use tidemill_invariants::log::Marks;
 use tidemill_log::Partition;
 use tidemill_runtime::{Entropy, Runtime};
-use tidemill_store::{Memory, testing::SimFs};
-use tidemill_wire::ids::{PartitionId, TopicId};
+use tidemill_store::{
+    Memory,
+    testing::{Event, FaultyBackend, SimFs},
+};
+use tidemill_wire::ids::{PartitionId, TopicId, WriterId};
 
 use crate::{
     broker::Broker,
     check::short,
     history::{Fate, History, Send},
     medium::Medium,
+    witness::Witness,
 };
 
 /// A topic that was created.
@@ -27,6 +31,18 @@ pub struct KnownTopic {
     pub partitions: i32,
 }
 
+/// How producers work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pace {
+    /// They pause between batches.
+    #[default]
+    Usual,
+    /// They do not.
+    Rush,
+    /// They send nothing new.
+    Lull,
+}
+
 #[derive(Default)]
 struct State {
     history: History,
@@ -37,6 +53,10 @@ struct State {
     stopping: bool,
     /// Objects that were created, and whether a late or second write did it.
     created: BTreeMap<String, bool>,
+    /// Of all brokers, those that died while they started included.
+    backends: Vec<FaultyBackend>,
+    witness: Witness,
+    pace: Pace,
 }
 
 /// The world of one run. Its runtime outlives every broker.
@@ -104,6 +124,47 @@ impl World {
     /// A new broker, which clients find from now on.
     pub fn add_broker(&self, broker: Arc<Broker>) {
         self.state.lock().brokers.push(broker);
+    }
+
+    /// A broker's way to the store; returns its number.
+    pub fn add_backend(&self, backend: FaultyBackend) -> u64 {
+        let mut state = self.state.lock();
+        state.backends.push(backend);
+        state.backends.len() as u64 - 1
+    }
+
+    /// All brokers' ways to the store, in the order of their starts.
+    pub fn backends(&self) -> Vec<FaultyBackend> {
+        self.state.lock().backends.clone()
+    }
+
+    /// Shows the witness a step of a request.
+    pub fn witness(&self, backend: u64, event: &Event) {
+        let seen = self.state.lock().witness.note(backend, event);
+        if let Some(violation) = seen {
+            self.violate(violation);
+        }
+    }
+
+    /// One past the highest number that stands in a writer's WAL.
+    pub fn next_wal_number(&self, writer: WriterId) -> u64 {
+        self.state.lock().witness.next_wal_number(writer)
+    }
+
+    /// The lowest number that stands in a writer's WAL.
+    pub fn first_wal_number(&self, writer: WriterId) -> u64 {
+        self.state.lock().witness.first_wal_number(writer)
+    }
+
+    /// From now on producers work at this pace.
+    pub fn set_pace(&self, pace: Pace) {
+        self.note(&format!("pace: {pace:?}"));
+        self.state.lock().pace = pace;
+    }
+
+    /// How producers work.
+    pub fn pace(&self) -> Pace {
+        self.state.lock().pace
     }
 
     /// The newest broker that runs.

@@ -52,6 +52,20 @@ pub struct Event {
     pub at: Instant,
 }
 
+/// A moment at which a backend stops in its tracks: no request goes on, and no answer comes, from
+/// the one after `skip` others that do `operation` on a key containing `key`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The operation.
+    pub operation: Operation,
+    /// What the key (or the prefix of a listing) must contain.
+    pub key: String,
+    /// True for the moment after it is carried out, false for the moment it is sent.
+    pub landed: bool,
+    /// So many pass first.
+    pub skip: u64,
+}
+
 type Hook = Arc<dyn Fn(&Event) + Send + Sync>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +91,7 @@ struct Inner {
     full: AtomicBool,
     next_request: AtomicU64,
     hook: Mutex<Option<Hook>>,
+    pause_at: Mutex<Option<Step>>,
 }
 
 /// Wraps a backend with faults. Clones share plan, mode and history.
@@ -116,6 +131,7 @@ impl FaultyBackend {
             full: AtomicBool::new(false),
             next_request: AtomicU64::new(0),
             hook: Mutex::new(None),
+            pause_at: Mutex::new(None),
         }))
     }
 
@@ -134,6 +150,17 @@ impl FaultyBackend {
         self.set_mode(Mode::Hung);
     }
 
+    /// Pauses as soon as a request comes to this step.
+    pub fn pause_at(&self, step: Step) {
+        *self.0.pause_at.lock() = Some(step);
+    }
+
+    /// True while no request is carried out or answered.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        *self.0.mode.lock() == Mode::Hung
+    }
+
     /// From now on no faults; paused requests go on. Late writes still arrive.
     pub fn heal(&self) {
         self.0.full.store(false, Ordering::Relaxed);
@@ -150,14 +177,21 @@ impl FaultyBackend {
         self.0.full.store(full, Ordering::Relaxed);
     }
 
-    /// Calls `hook` at every phase of every request. It must not call the backend.
+    /// Calls `hook` at every phase of every request. It must send no request.
     pub fn on_event(&self, hook: impl Fn(&Event) + Send + Sync + 'static) {
         *self.0.hook.lock() = Some(Arc::new(hook));
     }
 
     fn set_mode(&self, mode: Mode) {
+        *self.0.pause_at.lock() = None;
         *self.0.mode.lock() = mode;
         self.0.mode_changed.notify_waiters();
+    }
+
+    /// Holds an answer back while the store hangs.
+    async fn answer<T>(&self, result: T) -> T {
+        self.mode().await;
+        result
     }
 
     /// The mode, once it is not to hang.
@@ -213,7 +247,7 @@ impl FaultyBackend {
         let request = self.begin(operation, key).await?;
         let task = self.0.runtime.tasks.clone();
         let running = task.spawn("faulty-store-write", request.write(work));
-        running.join().await.unwrap_or_else(|panic| {
+        let result = running.join().await.unwrap_or_else(|panic| {
             let message = panic.to_string();
             Err(StoreError::new(
                 StoreErrorKind::Unknown,
@@ -221,7 +255,8 @@ impl FaultyBackend {
                 key,
                 message,
             ))
-        })
+        });
+        self.answer(result).await
     }
 }
 
@@ -233,6 +268,7 @@ enum Write {
 
 impl Request {
     fn tell(&self, phase: Phase) {
+        self.spring(&phase);
         let hook = self.inner.hook.lock().clone();
         if let Some(hook) = hook {
             let at = self.inner.runtime.clock.monotonic();
@@ -244,6 +280,30 @@ impl Request {
                 phase,
                 at,
             });
+        }
+    }
+
+    /// Pauses everything if this is the step to do so.
+    fn spring(&self, phase: &Phase) {
+        let landed = match phase {
+            Phase::Sent => false,
+            Phase::Written(_) | Phase::Landed(Ok(())) => true,
+            Phase::Landed(Err(_)) | Phase::Answered(_) => return,
+        };
+        let mut pause_at = self.inner.pause_at.lock();
+        let Some(step) = pause_at.as_mut() else {
+            return;
+        };
+        let fits = step.operation == self.operation
+            && step.landed == landed
+            && self.key.contains(&step.key);
+        match step.skip {
+            _ if !fits => {}
+            0 => {
+                drop(pause_at);
+                FaultyBackend(self.inner.clone()).pause();
+            }
+            _ => step.skip -= 1,
         }
     }
 
@@ -392,6 +452,7 @@ impl Request {
             spoil(self, answer)
         };
         let result = carried.await;
+        FaultyBackend(self.inner.clone()).mode().await;
         self.finish(result)
     }
 
