@@ -11,10 +11,10 @@ use tidemill_log::{
     Entry, Latency, LogLimits,
     fsck::Report,
     keys,
-    roll::{Roll, SoleLeader},
+    roll::{Roll, Roller, SoleLeader},
 };
 use tidemill_store::{
-    Backend, Payload, PutAnswer,
+    Backend, Envelope, ObjectKind, Payload, PutAnswer,
     testing::{FaultPlan, FaultyBackend},
 };
 use tidemill_wire::{
@@ -26,11 +26,15 @@ async fn started(backend: &FaultyBackend, seed: u64) -> (Started, Arc<Roll>) {
     start_with(backend, seed, LogLimits::bucket()).await
 }
 
-async fn start_with(backend: &FaultyBackend, seed: u64, limits: LogLimits) -> (Started, Arc<Roll>) {
+async fn start_without_roll(backend: &FaultyBackend, seed: u64, limits: LogLimits) -> Started {
     let store = store(backend, &runtime(seed));
     let mut options = StartOptions::new(store, registration(1), limits);
     options.snapshot_every = 4;
-    let started = start(options).await.expect("a healthy store");
+    start(options).await.expect("a healthy store")
+}
+
+async fn start_with(backend: &FaultyBackend, seed: u64, limits: LogLimits) -> (Started, Arc<Roll>) {
+    let started = start_without_roll(backend, seed, limits).await;
     let roll = Roll::start(Arc::clone(&started.log), Arc::new(SoleLeader));
     (started, roll)
 }
@@ -257,4 +261,134 @@ async fn a_topic_may_be_deleted_at_any_moment_of_the_clean_up() {
         assert_eq!(second.cluster.image().deleted_topics().count(), 0);
         second.log.runtime().tasks.abort_all();
     }
+}
+
+/// The clean-up meets a topic that is deleted, but still listed by the newest checkpoint: what it
+/// lists is the next round's to free, which reads its manifests.
+#[tokio::test(start_paused = true)]
+async fn what_a_topic_that_was_just_deleted_lists_is_left_to_the_next_round() {
+    let mut limits = LogLimits::bucket();
+    limits.roll.recent_max = 2;
+    limits.roll.merge_fan_in = 100;
+    limits.read.cache_bytes = 0;
+    let backend = faulty(1, FaultPlan::none());
+    let (first, roll) = start_with(&backend, 1, limits.clone()).await;
+    create(&first, 1).await;
+    create(&first, 2).await;
+    for _ in 0..5 {
+        append(&first, 1).await;
+        append(&first, 2).await;
+        roll.round().await.expect("healthy");
+    }
+    first.log.runtime().tasks.abort_all();
+    let second = start_without_roll(&backend, 2, limits).await;
+    let mut roller = Roller::new(Arc::clone(&second.log), Arc::new(SoleLeader));
+    append(&second, 2).await;
+    roller.round().await.expect("healthy");
+    commit(&second, Change::TopicDeleted { topic: topic_id(1) }).await;
+    roller.clean_up().await.expect("healthy");
+    roller.round().await.expect("all it has to read is there");
+    second
+        .log
+        .runtime()
+        .clock
+        .sleep(Duration::from_secs(300))
+        .await;
+    roller.tidy().await;
+    let report = checked(&second).await;
+    assert!(report.is_clean() && report.pending == 0, "{report:?}");
+}
+
+/// Keys of objects with their kinds.
+async fn kinds(backend: &FaultyBackend) -> Vec<(ObjectKind, String, Bytes)> {
+    let mut kinds = Vec::new();
+    for meta in backend.list("", None, 1_000).await.expect("healthy") {
+        let bytes = backend.get(&meta.key).await.expect("healthy");
+        let (envelope, ..) = Envelope::decode_header(&bytes).expect("own bytes");
+        kinds.push((envelope.kind, meta.key, bytes));
+    }
+    kinds
+}
+
+/// One byte less, one more, and each byte with a wrong bit.
+fn damaged(bytes: &Bytes) -> Vec<(String, Bytes)> {
+    let mut all = vec![
+        ("cut".to_owned(), bytes.slice(..bytes.len() - 1)),
+        ("extended".to_owned(), [bytes, &b"\0"[..]].concat().into()),
+    ];
+    for at in 0..bytes.len() {
+        let mut flipped = bytes.to_vec();
+        flipped[at] ^= 1 << (at % 8);
+        all.push((format!("flipped at {at}"), flipped.into()));
+    }
+    all
+}
+
+/// `fsck` finds every damage of the newest object of each of these kinds, and names it.
+async fn is_found(backend: &FaultyBackend, wanted: &[ObjectKind]) {
+    let store = store(backend, &runtime(9));
+    let patience = Duration::from_secs(10);
+    let stored = kinds(backend).await;
+    let report = fsck(&store, true, patience, &|_| {})
+        .await
+        .expect("healthy");
+    assert!(report.is_clean(), "{report:?}");
+    for kind in wanted {
+        let newest = stored.iter().rfind(|(found, ..)| found == kind);
+        let (_, key, bytes) = newest.expect("there is one of each kind");
+        for (how, damaged) in damaged(bytes) {
+            backend.delete(key).await.expect("healthy");
+            let put = backend.put_if_absent(key, Payload::from(damaged)).await;
+            assert_eq!(put, Ok(PutAnswer::Created));
+            let report = fsck(&store, true, patience, &|_| {}).await;
+            let report = report.unwrap_or_else(|error| panic!("{kind:?} {how}: {error}"));
+            let is_named = report.damage.iter().any(|found| found.key == *key);
+            assert!(is_named, "{kind:?} `{key}` {how}: {report:?}");
+        }
+        backend.delete(key).await.expect("healthy");
+        let body = Payload::from(bytes.clone());
+        backend.put_if_absent(key, body).await.expect("healthy");
+    }
+    let report = fsck(&store, true, patience, &|_| {})
+        .await
+        .expect("healthy");
+    assert!(report.is_clean(), "{report:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_byte_of_every_kind_of_object_counts() {
+    let mut limits = LogLimits::bucket();
+    limits.roll.recent_max = 2;
+    limits.roll.merge_fan_in = 100;
+    // Two batches of one partition make a segment.
+    limits.roll.segment_bytes_min = 100;
+    let backend = faulty(1, FaultPlan::none());
+    let (first, roll) = start_with(&backend, 1, limits.clone()).await;
+    for n in 1..4 {
+        create(&first, n).await;
+    }
+    for _ in 0..5 {
+        append(&first, 1).await;
+        append(&first, 1).await;
+        append(&first, 2).await;
+        append(&first, 3).await;
+        roll.round().await.expect("healthy");
+    }
+    append(&first, 1).await;
+    first.log.runtime().tasks.abort_all();
+    let of_a_writer = [
+        ObjectKind::Root,
+        ObjectKind::Metadata,
+        ObjectKind::MetadataSnapshot,
+        ObjectKind::Wal,
+        ObjectKind::Checkpoint,
+        ObjectKind::Segment,
+        ObjectKind::SetObject,
+        ObjectKind::Manifest,
+    ];
+    is_found(&backend, &of_a_writer).await;
+    let (second, _roll) = start_with(&backend, 2, limits).await;
+    second.log.runtime().tasks.abort_all();
+    let of_a_sealer = [ObjectKind::ClosedMarker, ObjectKind::ClosingCheckpoint];
+    is_found(&backend, &of_a_sealer).await;
 }

@@ -335,4 +335,37 @@ impl Envelope {
         }
         Ok((envelope, directory))
     }
+
+    /// As [`Envelope::decode`], of an object that is read as a whole: not a byte may follow.
+    ///
+    /// # Errors
+    /// As [`Envelope::decode`], and those of [`Envelope::check_len`].
+    pub fn decode_whole(
+        bytes: &Bytes,
+        kind: ObjectKind,
+        version: u8,
+    ) -> Result<(Self, Bytes), EnvelopeError> {
+        let decoded = Self::decode(bytes, kind, version)?;
+        let (_, _, object_len) = Self::decode_header(bytes)?;
+        Self::check_len(object_len, bytes.len() as u64)?;
+        Ok(decoded)
+    }
+
+    /// An object whose header says `object_len` has `found` bytes.
+    ///
+    /// # Errors
+    /// It is shorter, or bytes follow its end: what they are nobody can tell, so the object counts
+    /// as damaged in every format.
+    pub fn check_len(object_len: u64, found: u64) -> Result<(), EnvelopeError> {
+        match found.checked_sub(object_len) {
+            Some(0) => Ok(()),
+            Some(more) => Err(EnvelopeError::Malformed {
+                what: format!("{more} bytes follow its end"),
+            }),
+            None => Err(EnvelopeError::Truncated {
+                needed: object_len,
+                found,
+            }),
+        }
+    }
 }

@@ -199,12 +199,12 @@ impl Root {
         envelope.encode(&directory, 0)
     }
 
-    /// Reads the object's bytes. Bytes behind the known fields are passed over.
+    /// Reads the object's bytes. What the directory holds behind the known fields is passed over.
     ///
     /// # Errors
     /// [`EnvelopeError`] if they are not a `root` of a known layout.
     pub fn decode(bytes: &Bytes) -> Result<Self, EnvelopeError> {
-        let (envelope, mut directory) = Envelope::decode(bytes, ObjectKind::Root, VERSION)?;
+        let (envelope, mut directory) = Envelope::decode_whole(bytes, ObjectKind::Root, VERSION)?;
         let short = || EnvelopeError::Malformed {
             what: "the directory is short".to_owned(),
         };

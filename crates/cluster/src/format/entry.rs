@@ -53,7 +53,7 @@ pub fn encode_entry(entry: &Entry) -> Bytes {
 /// # Errors
 /// [`EnvelopeError`] if the bytes are damaged, foreign, or of a newer broker.
 pub fn decode_entry(bytes: &Bytes) -> Result<Entry, EnvelopeError> {
-    let (envelope, directory) = Envelope::decode(bytes, ObjectKind::Metadata, ENTRY_VERSION)?;
+    let (envelope, directory) = Envelope::decode_whole(bytes, ObjectKind::Metadata, ENTRY_VERSION)?;
     let mut reader = Reader::new(&directory, "metadata entry");
     let changes = reader.list(|reader| {
         let kind = reader.u16()?;

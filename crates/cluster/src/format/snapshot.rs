@@ -125,7 +125,7 @@ fn encode_topic(topic: &Topic, nodes: &Nodes, out: &mut Writer) {
 /// [`EnvelopeError`] if the bytes are damaged, foreign, or of a newer broker.
 pub fn decode_snapshot(bytes: &Bytes) -> Result<([u8; 16], Image), EnvelopeError> {
     let kind = ObjectKind::MetadataSnapshot;
-    let (envelope, directory) = Envelope::decode(bytes, kind, SNAPSHOT_VERSION)?;
+    let (envelope, directory) = Envelope::decode_whole(bytes, kind, SNAPSHOT_VERSION)?;
     let mut body = Reader::new(&directory, "metadata snapshot");
     let mut image = Image {
         next: body.u64()?,

@@ -237,14 +237,9 @@ impl Sealer<'_> {
 /// Header, directory and checksums of whatever stands at a WAL number.
 fn inspect(bytes: &Bytes) -> Result<Found, EnvelopeError> {
     let (envelope, _, object_len) = Envelope::decode_header(bytes)?;
+    Envelope::check_len(object_len, bytes.len() as u64)?;
     if envelope.kind == ObjectKind::ClosedMarker {
         return Ok(Found::Marker);
-    }
-    if bytes.len() as u64 != object_len {
-        return Err(EnvelopeError::Truncated {
-            needed: object_len,
-            found: bytes.len() as u64,
-        });
     }
     let (_, directory, body_at) = WalDirectory::decode_object(bytes)?;
     for entry in &directory.entries {

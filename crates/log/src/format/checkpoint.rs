@@ -140,7 +140,7 @@ impl Checkpoint {
     /// The bytes are short, damaged, newer than this broker, or no checkpoint.
     pub fn decode(bytes: &Bytes) -> Result<(Self, Envelope), EnvelopeError> {
         let (envelope, directory) =
-            Envelope::decode(bytes, ObjectKind::Checkpoint, CHECKPOINT_VERSION)?;
+            Envelope::decode_whole(bytes, ObjectKind::Checkpoint, CHECKPOINT_VERSION)?;
         let mut from = Reader::new(&directory, "checkpoint");
         let mut checkpoint = Self {
             number: from.u64()?,
@@ -339,7 +339,7 @@ impl ClosingCheckpoint {
     /// The bytes are short, damaged, newer than this broker, or no closing checkpoint.
     pub fn decode(bytes: &Bytes) -> Result<(Self, Envelope), EnvelopeError> {
         let (envelope, directory) =
-            Envelope::decode(bytes, ObjectKind::ClosingCheckpoint, CLOSING_VERSION)?;
+            Envelope::decode_whole(bytes, ObjectKind::ClosingCheckpoint, CLOSING_VERSION)?;
         let mut from = Reader::new(&directory, "closing checkpoint");
         let closing = Self {
             follows: read_id(&mut from)?,

@@ -100,12 +100,12 @@ fn describe(
     })
 }
 
-/// Reads header and directory of a manifest object.
+/// Reads header and directory of a whole manifest object.
 ///
 /// # Errors
 /// The bytes are short, damaged, newer than this broker, or no manifest.
 pub fn decode_directory(bytes: &Bytes) -> Result<Vec<ManifestEntry>, EnvelopeError> {
-    let (_, directory) = Envelope::decode(bytes, ObjectKind::Manifest, MANIFEST_VERSION)?;
+    let (_, directory) = Envelope::decode_whole(bytes, ObjectKind::Manifest, MANIFEST_VERSION)?;
     let mut from = Reader::new(&directory, "manifest directory");
     let count = from.count(ENTRY_LEN)?;
     let mut entries = Vec::with_capacity(count);

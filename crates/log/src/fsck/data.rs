@@ -12,7 +12,10 @@ use tidemill_wire::{
 use super::{Chains, Check, wal::WalOffsets};
 use crate::{
     ckpt::PartitionState,
-    format::data::{DataDirectory, Footer, Run},
+    format::{
+        data::{DataDirectory, Footer, Run},
+        manifest,
+    },
     keys,
     read::ReadError,
     types::{DataObjectId, Extent},
@@ -85,7 +88,9 @@ impl Check<'_> {
     ) -> Result<Vec<Extent>, StoreError> {
         let mut extents = Vec::new();
         for manifest in &state.extents.manifests {
-            self.listed.insert(manifest.object);
+            if self.listed.insert(manifest.object) {
+                self.check_manifest(manifest.object).await?;
+            }
             match self.reader.manifest(manifest).await {
                 Ok(list) => extents.extend(list.iter().cloned()),
                 Err(error) => self.unreadable(place, error)?,
@@ -94,6 +99,29 @@ impl Check<'_> {
         extents.extend(state.extents.recent.iter().cloned());
         extents.retain(|extent| extent.end_offset > state.head.log_start);
         Ok(extents)
+    }
+
+    /// Header, directory and length; the lists that count are read beside it.
+    async fn check_manifest(&mut self, object: DataObjectId) -> Result<(), StoreError> {
+        let key = keys::data_key(object);
+        self.report.objects += 1;
+        let mut tries = 0;
+        loop {
+            let bytes = match self.store.get(&key).await {
+                Ok(bytes) => bytes,
+                // Whoever reads its lists says so.
+                Err(error) if !error.is_retriable() => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            match manifest::decode_directory(&bytes) {
+                Ok(_) => return Ok(()),
+                Err(_) if tries == 0 => tries += 1,
+                Err(error) => {
+                    self.report.damage(key, error.to_string());
+                    return Ok(());
+                }
+            }
+        }
     }
 
     /// Damage is reported; a store that does not answer ends the check.

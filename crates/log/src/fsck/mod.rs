@@ -157,6 +157,7 @@ async fn check_once(
     };
     check.survey().await?;
     let chains = check.read_chains().await?;
+    check.check_markers(&chains).await?;
     let wal = check.check_wals(&chains).await?;
     check.check_partitions(&chains, &wal).await?;
     check.find_garbage(&chains).await?;
@@ -185,8 +186,12 @@ impl Check<'_> {
                 Err(ChainError::Missing { .. }) if published_above => {
                     self.closed_without_base(writer).await?
                 }
-                Err(error @ (ChainError::Missing { .. } | ChainError::Object { .. })) => {
-                    let key = keys::ckpt_prefix(writer);
+                Err(ChainError::Missing { key }) => {
+                    self.report
+                        .damage(key, "is missing, although another follows it");
+                    continue;
+                }
+                Err(ChainError::Object { key, error }) => {
                     self.report.damage(key, error.to_string());
                     continue;
                 }

@@ -13,6 +13,8 @@ use crate::{
     keys,
 };
 
+/// The newest version of a closed marker.
+const MARKER_VERSION: u8 = 1;
 /// Directories of most WAL objects fit in here.
 const PREFIX_BYTES: u64 = 64 << 10;
 
@@ -33,6 +35,54 @@ impl Check<'_> {
             self.check_wal(*writer, chain, &mut offsets).await?;
         }
         Ok(offsets)
+    }
+
+    /// Numbers that never landed are closed for ever: a marker stands there, and nothing else.
+    pub(super) async fn check_markers(&mut self, chains: &Chains) -> Result<(), StoreError> {
+        for (writer, chain) in &chains.all {
+            let Some((_, closing)) = &chain.closing else {
+                continue;
+            };
+            let log = NumberedLog::new(self.store.clone(), keys::wal_prefix(*writer));
+            let numbers = self.found.wal.get(writer).cloned().unwrap_or_default();
+            for (number, size) in numbers {
+                if closing.landed(number) {
+                    continue;
+                }
+                self.report.objects += 1;
+                self.report.bytes += size;
+                if let Err(error) = self.marker(&log, number, size).await? {
+                    let what = format!("closed marker: {error}");
+                    self.report.damage(log.key(number), what);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks a marker of which a listing says the size; deep, by reading it.
+    async fn marker(
+        &self,
+        log: &NumberedLog,
+        number: u64,
+        size: u64,
+    ) -> Result<Result<(), EnvelopeError>, StoreError> {
+        if let Err(error) = Envelope::check_len(Envelope::LEN as u64, size) {
+            return Ok(Err(error));
+        }
+        let mut tries = 0;
+        while self.options.deep {
+            let Some(bytes) = log.read(number).await? else {
+                break;
+            };
+            let kind = ObjectKind::ClosedMarker;
+            match Envelope::decode_whole(&bytes, kind, MARKER_VERSION) {
+                Ok(_) => break,
+                Err(_) if tries == 0 => tries += 1,
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        Ok(Ok(()))
     }
 
     async fn check_wal(
