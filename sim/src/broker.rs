@@ -53,9 +53,10 @@ impl Broker {
         self.up.load(Ordering::Relaxed) && !self.started.log.is_fenced()
     }
 
-    /// True if no broker has started after it.
+    /// True if no broker that has started was registered after it: a start that stalled may end after
+    /// that of its successor.
     pub fn is_newest(&self, world: &World) -> bool {
-        self.index + 1 == world.broker_count()
+        world.newest_writer() == Some(self.started.cluster.writer())
     }
 
     /// Kills it: no task runs on. What it has sent may still arrive.

@@ -192,6 +192,13 @@ impl World {
             .collect()
     }
 
+    /// The writer that was registered last, of all brokers that have started.
+    pub fn newest_writer(&self) -> Option<WriterId> {
+        let state = self.state.lock();
+        let writers = state.brokers.iter().map(|b| b.started.cluster.writer());
+        writers.max()
+    }
+
     /// The number of the next broker.
     pub fn broker_count(&self) -> usize {
         self.state.lock().brokers.len()

@@ -11,8 +11,8 @@ use tidemill_runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{cli::Serve, exit::Exit, settings};
-use start::Running;
 pub use start::environment;
+use start::{Running, StopError};
 
 /// How old a proof of leadership may be before a new one is asked for; as for Fetch (R7).
 const DOUBT_EVERY: Duration = Duration::from_secs(10);
@@ -103,7 +103,12 @@ async fn stop(
                 tracing::info!("stopped; everything is stored");
                 Exit::Ok
             }
-            Err(error) => {
+            Err(StopError::Gone(data)) => {
+                tracing::error!(data, "stopped; the data directory was deleted, and with it all \
+                    that was stored");
+                Exit::Failed
+            }
+            Err(StopError::Shutdown(error)) => {
                 tracing::error!(%error, "stopped before everything was stored; unacknowledged \
                     records are lost, acknowledged ones are not");
                 Exit::Failed

@@ -17,10 +17,12 @@ use tidemill_log::{
     Log,
     ckpt::ChainError,
     recover::ReplayError,
-    roll::{Roll, SoleLeader},
+    roll::{Roll, ShutdownError, SoleLeader},
 };
 use tidemill_runtime::{Instant, Runtime};
-use tidemill_store::{LocalSync, OpenError, OpenOptions, RootError, Store, StoreOptions, open};
+use tidemill_store::{
+    LocalSync, OpenError, OpenOptions, RootError, Store, StoreErrorKind, StoreOptions, open,
+};
 use tokio::net::TcpSocket;
 
 use super::health::Health;
@@ -116,6 +118,18 @@ pub struct Running {
     listening: Vec<(SocketAddr, Advertised)>,
     admin: Option<SocketAddr>,
     took: Duration,
+}
+
+/// How often a broker that stops looks whether its data directory is still there.
+const GONE_EVERY: Duration = Duration::from_millis(500);
+
+/// Why a stop was not clean.
+#[derive(Debug)]
+pub enum StopError {
+    /// Not all could be stored in time.
+    Shutdown(ShutdownError),
+    /// The directory of this name was deleted.
+    Gone(String),
 }
 
 /// Starts a broker.
@@ -372,14 +386,30 @@ impl Running {
         );
     }
 
-    /// Stops cleanly until `deadline`.
+    /// Stops cleanly until `deadline`, or at once where there is nothing left to wait for.
     ///
     /// # Errors
     /// What could not be done in time.
-    pub async fn stop(self, deadline: Instant) -> Result<(), String> {
+    pub async fn stop(self, deadline: Instant) -> Result<(), StopError> {
         let connections = self.broker.shutdown(deadline);
         let log = self.roll.shutdown(deadline);
-        let ((), stopped) = tokio::join!(connections, log);
-        stopped.map_err(|error| error.to_string())
+        let stopping = async { tokio::join!(connections, log).1 };
+        tokio::select! {
+            biased;
+            stopped = stopping => stopped.map_err(StopError::Shutdown),
+            () = self.gone() => Err(StopError::Gone(self.store.describe())),
+        }
+    }
+
+    /// Ends once the directory that holds everything is not there any more.
+    async fn gone(&self) {
+        let clock = &self.log.runtime().clock;
+        loop {
+            clock.sleep(GONE_EVERY).await;
+            let space = self.store.backend().space().await;
+            if space.is_err_and(|error| error.kind == StoreErrorKind::NotFound) {
+                return;
+            }
+        }
     }
 }

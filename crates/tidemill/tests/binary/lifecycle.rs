@@ -1,6 +1,6 @@
 //! Start, serve, stop, crash, start again.
 
-use std::net::TcpListener;
+use std::{net::TcpListener, time::Duration};
 
 use crate::harness::{Setup, command, records, run};
 
@@ -151,4 +151,16 @@ fn a_listener_beyond_loopback_warns() {
     }
     child.kill().expect("our child can be killed");
     child.wait().expect("our child ends");
+}
+
+#[test]
+fn a_broker_whose_data_directory_is_deleted_stops_soon_and_says_why() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut broker = Setup::new(dir.path()).start();
+    broker.produce("tides", &records(10, "lost"));
+    std::fs::remove_dir_all(dir.path().join("tidemill-data")).expect("ours to delete");
+    broker.signal("TERM");
+    // Of the 30 s that a stop may take.
+    assert_eq!(broker.ended(Duration::from_secs(10)), Some(1));
+    assert!(broker.err().contains("was deleted"), "{}", broker.err());
 }
