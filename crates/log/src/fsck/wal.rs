@@ -70,19 +70,21 @@ impl Check<'_> {
         if let Err(error) = Envelope::check_len(Envelope::LEN as u64, size) {
             return Ok(Err(error));
         }
+        if !self.options.deep {
+            return Ok(Ok(()));
+        }
         let mut tries = 0;
-        while self.options.deep {
+        loop {
             let Some(bytes) = log.read(number).await? else {
-                break;
+                return Ok(Ok(()));
             };
             let kind = ObjectKind::ClosedMarker;
             match Envelope::decode_whole(&bytes, kind, MARKER_VERSION) {
-                Ok(_) => break,
+                Ok(_) => return Ok(Ok(())),
                 Err(_) if tries == 0 => tries += 1,
                 Err(error) => return Ok(Err(error)),
             }
         }
-        Ok(Ok(()))
     }
 
     async fn check_wal(
