@@ -53,8 +53,8 @@ impl Broker {
         self.up.load(Ordering::Relaxed) && !self.started.log.is_fenced()
     }
 
-    /// True if no broker that has started was registered after it: a start that stalled may end after
-    /// that of its successor.
+    /// True if no broker that has started was registered after it: a start that stalled may end
+    /// after that of its successor.
     pub fn is_newest(&self, world: &World) -> bool {
         world.newest_writer() == Some(self.started.cluster.writer())
     }
@@ -180,6 +180,17 @@ pub enum Failure {
     Other(String),
 }
 
+/// A process that is frozen as a whole (`patient`) times nothing out: the answer is there when it
+/// wakes up.
+fn store_of(world: &World, backend: &FaultyBackend, runtime: &Runtime, patient: bool) -> Store {
+    let options = StoreOptions {
+        request_timeout: Duration::from_secs(if patient { 600 } else { 5 }),
+        hedge: hedging(world.medium.is_disk()),
+        ..StoreOptions::default()
+    };
+    Store::new(Arc::new(backend.clone()), runtime.clone(), options)
+}
+
 /// Starts the next broker, which hangs once it comes to `step`.
 pub async fn start_broker(
     world: &Arc<World>,
@@ -206,14 +217,7 @@ pub async fn start_broker(
     if let Some(step) = step {
         backend.pause_at(step);
     }
-    // A process that is frozen as a whole times nothing out: the answer is there when it wakes up.
-    let patient = step_given || entropy.chance(0.3);
-    let options = StoreOptions {
-        request_timeout: Duration::from_secs(if patient { 600 } else { 5 }),
-        hedge: hedging(world.medium.is_disk()),
-        ..StoreOptions::default()
-    };
-    let store = Store::new(Arc::new(backend.clone()), runtime.clone(), options);
+    let store = store_of(world, &backend, &runtime, step_given || entropy.chance(0.3));
     let registration = BrokerRegistration {
         node: NodeId(1),
         listeners: Vec::new(),
