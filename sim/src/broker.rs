@@ -11,11 +11,7 @@ use std::{
 
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
-use tidemill_cluster::{
-    StartError, StartOptions, Started,
-    format::{BrokerLevels, BrokerRegistration},
-    start,
-};
+use tidemill_cluster::{StartError, StartOptions, Started, format::BrokerRegistration, start};
 use tidemill_log::{
     LogLimits,
     format::checkpoint::Checkpoint,
@@ -218,17 +214,7 @@ pub async fn start_broker(
         backend.pause_at(step);
     }
     let store = store_of(world, &backend, &runtime, step_given || entropy.chance(0.3));
-    let registration = BrokerRegistration {
-        node: NodeId(1),
-        listeners: Vec::new(),
-        rack: None,
-        levels: BrokerLevels {
-            read_min: 1,
-            read_max: 1,
-            write_max: 1,
-        },
-        started_ms: runtime.clock.now_ms(),
-    };
+    let registration = BrokerRegistration::new(NodeId(1), runtime.clock.now_ms());
     let mut options = StartOptions::new(store, registration, limits());
     options.snapshot_every = 8;
     options.exclusive = world.medium.is_disk();
