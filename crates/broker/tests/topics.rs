@@ -304,6 +304,51 @@ async fn k60_create_partitions() {
     assert_eq!(values(&client.fetch("t", 3, 0).await), ["a"]);
 }
 
+/// Each topic is decided by itself, but for the number of partitions, which counts for the request.
+#[tokio::test(start_paused = true)]
+async fn k60_k92_several_topics_grow_in_one_request() {
+    let h = start().await;
+    for name in ["a", "b", "c"] {
+        h.topic(name, 1).await;
+    }
+    let mut client = h.connect();
+    let mut add = async |wanted: &[(&str, i32)], validate_only| {
+        let topic = |(name, count): &(&str, i32)| CreatePartitionsTopic {
+            name: text(name),
+            count: *count,
+            assignments: None,
+        };
+        let request = CreatePartitionsRequest {
+            topics: wanted.iter().map(topic).collect(),
+            timeout_ms: 5_000,
+            validate_only,
+        };
+        let results = client.call(3, &request).await.results;
+        let told = results.iter().map(|r| (r.name.to_string(), r.error_code.0));
+        told.collect::<Vec<_>>()
+    };
+    let told = |codes: &[(&str, i16)]| -> Vec<(String, i16)> {
+        let one = |(name, code): &(&str, i16)| ((*name).to_owned(), *code);
+        codes.iter().map(one).collect()
+    };
+    for validate_only in [true, false] {
+        let many = [("a", 6_001), ("b", 4_002), ("c", 2)];
+        let refused = told(&[("a", 44), ("b", 44), ("c", 44)]);
+        assert_eq!(add(&many, validate_only).await, refused);
+        // One that is named twice takes nobody with it, and is answered once.
+        let twice = [("a", 2), ("b", 3), ("a", 3), ("nowhere", 2), ("c", 1)];
+        let answers = told(&[("a", 42), ("b", 0), ("nowhere", 3), ("c", 37)]);
+        assert_eq!(add(&twice, validate_only).await, answers);
+    }
+    let image = h.cluster.image();
+    let count = |name: &str| {
+        image
+            .topic_by_name(name)
+            .map(|topic| topic.partitions.len())
+    };
+    assert_eq!(["a", "b", "c"].map(count), [Some(1), Some(3), Some(1)]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn k60_f31_delete_topics() {
     let h = start().await;

@@ -3,7 +3,11 @@
 //! v2 flexible; v3 the same. One answer for each topic asked for (K60). All topics are decided and
 //! committed in one entry, each by itself.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tidemill_cluster::{Change, Image};
@@ -34,20 +38,28 @@ pub(super) async fn handle(
         *counts.entry(topic.name.clone()).or_default() += 1;
     }
     let mut topics = request.topics;
-    topics.dedup_by(|a, b| a.name == b.name);
+    let mut seen = BTreeSet::new();
+    topics.retain(|topic| seen.insert(topic.name.clone()));
     let names: Vec<_> = topics.iter().map(|topic| topic.name.clone()).collect();
-    let twice = |name| counts.get(name).is_some_and(|count| *count > 1);
-    let outcomes = if names.iter().any(twice) {
-        let refusal = Refusal::new(ErrorCode::INVALID_REQUEST, "a topic is named twice");
-        vec![Err(refusal); names.len()]
-    } else if request.validate_only {
+    topics.retain(|topic| counts.get(&topic.name) == Some(&1));
+    let once: Vec<_> = topics.iter().map(|topic| topic.name.clone()).collect();
+    let outcomes = if request.validate_only {
         let image = context.broker.cluster().image();
         let node = context.broker.config().node_id.0;
-        let decide = |topic| decide(&image, topic, node, WriterId(0), 0).map(drop);
-        topics.iter().map(decide).collect()
+        let decided = decide_all(&image, &topics, node, WriterId(0), 0).into_iter();
+        decided.map(|decided| decided.map(drop)).collect()
     } else {
         add(&context, topics, timeout).await
     };
+    let mut outcomes: BTreeMap<Str, _> = once.into_iter().zip(outcomes).collect();
+    let twice = || {
+        let refusal = Refusal::new(ErrorCode::INVALID_REQUEST, "a topic is named twice");
+        Err(refusal)
+    };
+    let outcomes: Vec<_> = names
+        .iter()
+        .map(|name| outcomes.remove(name).unwrap_or_else(twice))
+        .collect();
     let results = names.into_iter().zip(outcomes).map(|(name, outcome)| {
         let mut result = CreatePartitionsTopicResult {
             name,
@@ -63,6 +75,28 @@ pub(super) async fn handle(
         results: results.collect(),
         ..CreatePartitionsResponse::default()
     }
+}
+
+/// Decides all topics of a request; together they may add as much as one may (K92).
+fn decide_all(
+    image: &Image,
+    topics: &[CreatePartitionsTopic],
+    node: i32,
+    leader: WriterId,
+    first_wal: u64,
+) -> Vec<Result<Change, Refusal>> {
+    let decide = |topic| decide(image, topic, node, leader, first_wal);
+    let decided: Vec<_> = topics.iter().map(decide).collect();
+    let added = |(topic, decided): (&CreatePartitionsTopic, &Result<_, _>)| {
+        let present = image.topic_by_name(&topic.name)?.partitions.len();
+        let present = i64::try_from(present).unwrap_or(i64::MAX);
+        decided.is_ok().then(|| i64::from(topic.count) - present)
+    };
+    let total: i64 = topics.iter().zip(&decided).filter_map(added).sum();
+    if total > NEW_PARTITIONS_MAX {
+        return vec![Err(too_many()); topics.len()];
+    }
+    decided
 }
 
 fn decide(
@@ -143,9 +177,8 @@ async fn commit(
     let (node, leader) = (broker.config().node_id.0, broker.log().writer());
     let first_wal = broker.log().next_number();
     let changes = move |image: &Image| {
-        let decide = |topic| decide(image, topic, node, leader, first_wal);
         let (mut changes, mut outcomes) = (Vec::new(), Vec::new());
-        for change in topics.iter().map(decide) {
+        for change in decide_all(image, &topics, node, leader, first_wal) {
             match change {
                 Ok(change) => {
                     changes.push(change);
