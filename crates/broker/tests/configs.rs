@@ -9,6 +9,9 @@ use tidemill_wire::{
     messages::{
         alter_configs,
         describe_configs::{DescribeConfigsRequest, DescribeConfigsResource},
+        incremental_alter_configs::{
+            AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest,
+        },
     },
 };
 
@@ -200,4 +203,37 @@ async fn broker_defaults_of_topics_change_while_it_runs() {
         (shown.value.as_deref(), shown.config_source),
         (Some("60000"), 5)
     );
+}
+
+/// Which of two words on one resource counts would be anybody's guess: neither does, and the others
+/// are not held up.
+#[tokio::test(start_paused = true)]
+async fn a_resource_named_twice_is_refused_each_time_and_alone() {
+    let h = start().await;
+    let twice = h.topic("twice", 1).await;
+    let once = h.topic("once", 1).await;
+    let mut client = h.connect();
+    let before = retention_ms(&h, twice);
+    let resource = |name: &str, value: &str| AlterConfigsResource {
+        resource_type: 2,
+        resource_name: text(name),
+        configs: vec![AlterableConfig {
+            name: text("retention.ms"),
+            config_operation: 0,
+            value: Some(text(value)),
+        }],
+    };
+    let request = IncrementalAlterConfigsRequest {
+        resources: vec![
+            resource("twice", "1000"),
+            resource("once", "2000"),
+            resource("twice", "3000"),
+        ],
+        validate_only: false,
+    };
+    let responses = client.call(1, &request).await.responses;
+    let codes: Vec<_> = responses.iter().map(|one| one.error_code.0).collect();
+    assert_eq!(codes, [42, 0, 42]);
+    assert_eq!(retention_ms(&h, twice), before);
+    assert_eq!(retention_ms(&h, once), 2_000);
 }

@@ -1,13 +1,14 @@
-//! Rules that belong to no single API: K4, K5, K8, K19, K24, K26, K28, K29, K34, K56, K87.
+//! Rules that belong to no single API: K4, K5, K8, K19, K21, K24, K26, K28, K29, K34, K56, K87.
 
 mod common;
 
 use bytes::{Bytes, BytesMut};
 use common::{Client, admin::text, batch, fetch_request, produce_request, start};
+use tidemill_cluster::{Change, format::NewTopic};
 use tidemill_wire::{
     ErrorCode, Request,
     batch::{BatchBuilder, BatchHeader, BatchIter, Compression, verify_crc},
-    ids::{ProducerEpoch, ProducerId},
+    ids::{LeaderEpoch, ProducerEpoch, ProducerId, TopicId},
     messages::{
         api_versions::ApiVersionsRequest,
         describe_cluster::DescribeClusterRequest,
@@ -25,6 +26,9 @@ use tidemill_wire::{
             OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic,
         },
         offset_fetch::{OffsetFetchRequest, OffsetFetchRequestTopic},
+        offset_for_leader_epoch::{
+            OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic,
+        },
         produce::ProduceRequest,
         sync_group::{SyncGroupRequest, SyncGroupRequestAssignment},
     },
@@ -442,4 +446,68 @@ async fn lag(client: &mut Client) -> i64 {
     };
     let end = client.call(1, &request).await.topics[0].partitions[0].offset;
     end - committed
+}
+
+/// K21: of a partition that has had leaders before, each API that may name an epoch refuses an old
+/// one (74) and one that is not known yet (75), and reads on if none is named.
+#[tokio::test(start_paused = true)]
+async fn k21_old_and_unknown_epochs_are_told_apart_by_every_api() {
+    let h = start().await;
+    let id = TopicId([7; 16]);
+    let writer = h.log.writer();
+    let create = move |_: &_| {
+        Ok::<_, std::convert::Infallible>(vec![Change::TopicCreated(NewTopic {
+            id,
+            name: "t".to_owned(),
+            partitions: 1,
+            replication_factor: 1,
+            configs: std::collections::BTreeMap::new(),
+            leader: writer,
+            epoch: LeaderEpoch(3),
+            first_wal: 0,
+        })])
+    };
+    h.cluster.commit(create).await.expect("a healthy store");
+    let mut client = h.connect();
+    // A setting of the broker is put into force on all topics, and so they are led.
+    let setting = [("message.max.bytes", 0, "900000")];
+    assert_eq!(common::admin::alter(&mut client, 4, "", &setting).await, 0);
+    for (epoch, code) in [(-1, 0), (0, 74), (2, 74), (3, 0), (4, 75)] {
+        let mut request = fetch_request("t", &[(0, 0)]);
+        request.topics[0].partitions[0].current_leader_epoch = epoch;
+        request.max_wait_ms = 0;
+        let response = client.call(12, &request).await;
+        let data = &response.responses[0].partitions[0];
+        assert_eq!(data.error_code.0, code, "Fetch with {epoch}");
+        let request = ListOffsetsRequest {
+            replica_id: -1,
+            topics: vec![ListOffsetsTopic {
+                name: text("t"),
+                partitions: vec![ListOffsetsPartition {
+                    timestamp: -1,
+                    current_leader_epoch: epoch,
+                    ..ListOffsetsPartition::default()
+                }],
+            }],
+            ..ListOffsetsRequest::default()
+        };
+        let response = client.call(7, &request).await;
+        let found = &response.topics[0].partitions[0];
+        assert_eq!(found.error_code.0, code, "ListOffsets with {epoch}");
+        assert_eq!(found.leader_epoch, if code == 0 { 3 } else { -1 });
+        let request = OffsetForLeaderEpochRequest {
+            replica_id: -1,
+            topics: vec![OffsetForLeaderTopic {
+                topic: text("t"),
+                partitions: vec![OffsetForLeaderPartition {
+                    current_leader_epoch: epoch,
+                    leader_epoch: 3,
+                    ..OffsetForLeaderPartition::default()
+                }],
+            }],
+        };
+        let response = client.call(4, &request).await;
+        let end = &response.topics[0].partitions[0];
+        assert_eq!(end.error_code.0, code, "OffsetForLeaderEpoch with {epoch}");
+    }
 }

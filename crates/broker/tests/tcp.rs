@@ -63,6 +63,14 @@ async fn garbage_closes_its_own_connection_only() {
         assert_eq!(versions(&mut good).await.error_code, ErrorCode::NONE);
     }
     assert_eq!(h.runtime.tasks.panics(), 0);
+    // A connection is counted until it is done with, which is after its FIN.
+    let counted = async {
+        while h.broker.metrics().connections() > 1 {
+            h.runtime.clock.sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let counted = h.runtime.clock.timeout(Duration::from_secs(5), counted);
+    assert!(counted.await.is_ok(), "the good one is left");
     assert_eq!(h.broker.metrics().connections(), 1);
     h.broker
         .shutdown(h.runtime.clock.monotonic() + Duration::from_secs(10))

@@ -183,6 +183,11 @@ async fn k59_validate_only_creates_nothing() {
     };
     let topics = client.call(7, &request).await.topics;
     assert_eq!((topics[0].error_code.0, topics[0].num_partitions), (0, 4));
+    assert_eq!(
+        topics[0].topic_id,
+        TopicId::ZERO,
+        "what is not there has none"
+    );
     assert_eq!(topics[1].error_code.0, 17);
     assert!(
         metadata(&mut client, 9, None, false)

@@ -181,8 +181,12 @@ impl Client {
         self.stream.write_all(body).await.expect("sent");
     }
 
+    /// True if the broker closes for what was sent: long before it would for silence.
     pub async fn closed(&mut self) -> bool {
-        matches!(self.stream.read(&mut [0; 16]).await, Ok(0))
+        let mut rest = [0; 16];
+        let read = self.stream.read(&mut rest);
+        let read = tokio::time::timeout(Duration::from_secs(60), read).await;
+        matches!(read, Ok(Ok(0)))
     }
 
     pub async fn produce(

@@ -152,6 +152,23 @@ fn k46_a_lost_leader_sends_the_others_back() {
     assert_eq!(sim.joined(again).generation, 2);
 }
 
+/// A rebalance began before the member has synced: it has to join again (27), whatever it hands in.
+#[test]
+fn k46_a_sync_during_a_rebalance_is_sent_back_to_join() {
+    let mut sim = Sim::new();
+    let replies = [sim.join(""), sim.join("")];
+    sim.pass(6_000);
+    let [leader, other] = replies.map(|reply| sim.joined(reply).member_id.clone());
+    sim.join("");
+    assert_eq!(sim.group.state(), GroupState::PreparingRebalance);
+    for (id, assignments) in [(&other, vec![]), (&leader, vec![(other.as_str(), "o")])] {
+        let late = sim.sync(id, &assignments);
+        assert_eq!(sim.synced(late), Err(GroupError::RebalanceInProgress));
+    }
+    let old = sim.sync_with(&other, None, 0, &[]);
+    assert_eq!(sim.synced(old), Err(GroupError::IllegalGeneration));
+}
+
 #[test]
 fn a_member_that_never_syncs_is_out_and_one_that_syncs_late_stays() {
     let mut sim = Sim::new();

@@ -42,6 +42,30 @@ fn k47_a_new_process_takes_over_without_a_rebalance() {
     assert_eq!(sim.group.state(), GroupState::Stable);
 }
 
+/// The new process's time-outs hold from then on, the old one's do not.
+#[test]
+fn k47_a_new_process_brings_its_own_time_outs() {
+    let mut sim = Sim::new();
+    pair(&mut sim);
+    let mut join = sim.request("");
+    join.instance_id = Some("b".to_owned());
+    join.session_timeout_ms = 3 * SESSION_MS;
+    let again = sim.send(join);
+    let id = sim.joined(again).member_id.clone();
+    let others = sim.join_static("a", "", false);
+    let other = sim.joined(others).member_id.clone();
+    for _ in 0..5 {
+        sim.pass(i64::from(SESSION_MS) / 2);
+        let now_ms = sim.now_ms;
+        assert_eq!(sim.group.heartbeat(&other, Some("a"), 1, now_ms), Ok(()));
+    }
+    let now_ms = sim.now_ms;
+    assert_eq!(sim.group.heartbeat(&id, Some("b"), 1, now_ms), Ok(()));
+    sim.pass(i64::from(SESSION_MS) / 2);
+    let now_ms = sim.now_ms;
+    assert_eq!(sim.group.heartbeat(&other, Some("a"), 1, now_ms), Ok(()));
+}
+
 #[test]
 fn k47_the_old_process_is_fenced_everywhere() {
     let mut sim = Sim::new();

@@ -92,7 +92,11 @@ impl fmt::Display for StartError {
                 )
             }
             Self::Listen { address, source } => {
-                write!(f, "cannot listen on `{address}`: {source}")
+                write!(
+                    f,
+                    "cannot listen on `{address}`: {source}; give an address of this machine with \
+                     --listen"
+                )
             }
             Self::Admin(error) => error.fmt(f),
             Self::ClusterId(text) => {
@@ -198,6 +202,16 @@ fn warn(config: &BrokerConfig) {
     for listener in config.exposed() {
         tracing::warn!(
             listener = %listener.bind_address(),
+            "other machines can reach this listener, and nobody is asked who he is"
+        );
+    }
+    if let Some(admin) = config
+        .admin_listen
+        .filter(|admin| !admin.ip().is_loopback())
+    {
+        tracing::warn!(
+            listener = %admin,
+            setting = "tidemill.admin.listen",
             "other machines can reach this listener, and nobody is asked who he is"
         );
     }
@@ -370,7 +384,11 @@ impl Running {
         // If nobody reads standard output there is nobody to tell.
         let _ = writeln!(out, "tidemill is ready after {took} ms");
         for (bound, advertised) in &self.listening {
-            let told = format!("{}:{}", advertised.host, advertised.port);
+            // An IPv6 address needs brackets beside a port.
+            let told = match advertised.host.parse() {
+                Ok(host) => SocketAddr::new(host, advertised.port).to_string(),
+                Err(_) => format!("{}:{}", advertised.host, advertised.port),
+            };
             let _ = writeln!(out, "  connect to   {told} (listening on {bound})");
         }
         let _ = writeln!(out, "  data         {}", self.store.describe());

@@ -2,7 +2,7 @@
 
 use std::{net::TcpListener, time::Duration};
 
-use crate::harness::{Setup, command, records, run};
+use crate::harness::{SOON, Setup, collect, command, eventually, records, run};
 
 fn keys(dir: &std::path::Path) -> Vec<String> {
     let mut inspect = command(dir);
@@ -116,6 +116,43 @@ fn a_second_broker_on_the_same_directory_is_told_who_holds_it() {
     assert!(ended.err.contains(&holder), "{ended:?}");
     assert!(ended.err.contains("tidemill-data"), "{ended:?}");
     broker.produce("tides", &records(1, "still served"));
+}
+
+/// What is printed can be pasted, and the page of metrics is no less open than a listener.
+#[test]
+fn an_ipv6_address_is_told_as_clients_take_it_and_an_open_admin_page_warns() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut setup = Setup::new(dir.path());
+    setup.set = vec!["tidemill.admin.listen=0.0.0.0:0".to_owned()];
+    let broker = setup.start();
+    let warns = |line: &str| {
+        line.contains("other machines can reach") && line.contains("tidemill.admin.listen")
+    };
+    assert!(broker.err().lines().any(warns), "{}", broker.err());
+    assert_eq!(broker.stop(), Some(0));
+    if std::net::TcpListener::bind("[::1]:0").is_err() {
+        return;
+    }
+    let mut serve = command(dir.path());
+    serve.args(["serve", "--listen", "[::1]:0", "--data", "file:six"]);
+    serve.args(["--set", "tidemill.admin.listen=127.0.0.1:0"]);
+    serve
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null());
+    let mut child = serve.spawn().expect("the binary runs");
+    let out = collect(child.stdout.take().expect("piped"));
+    let said = || out.lock().expect("no panic while it is held").clone();
+    eventually("it serves", SOON, || said().contains("metrics  "));
+    let said = said();
+    let (_, after) = said.split_once("connect to   ").expect("it says where");
+    let address = after.split(' ').next().expect("an address");
+    assert!(address.starts_with("[::1]:"), "{said}");
+    let mut list = command(dir.path());
+    list.args(["topic", "list", "--broker", address]);
+    let listed = run(list, "");
+    child.kill().expect("our child can be killed");
+    child.wait().expect("our child ends");
+    assert_eq!(listed.code, Some(0), "{listed:?}");
 }
 
 #[test]
