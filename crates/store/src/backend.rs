@@ -113,6 +113,12 @@ pub trait Backend: Debug + Send + Sync + 'static {
         None
     }
 
+    /// The same if the file is open already. Does not block.
+    fn opened(&self, key: &str) -> Option<(Arc<OpenFile>, u64)> {
+        let _ = key;
+        None
+    }
+
     /// Size and time of an object.
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError>;
 

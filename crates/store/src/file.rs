@@ -58,7 +58,16 @@ impl Store {
     /// after any failure, [`Store::get_range`] is to be asked. Counts as a GET. May block.
     #[must_use]
     pub fn open(&self, key: &str) -> Option<ObjectFile> {
-        let (file, len) = self.shared.backend.open(key)?;
+        self.lent(self.shared.backend.open(key)?)
+    }
+
+    /// The same if the file is open already. Counts as a GET. Does not block.
+    #[must_use]
+    pub fn opened(&self, key: &str) -> Option<ObjectFile> {
+        self.lent(self.shared.backend.opened(key)?)
+    }
+
+    fn lent(&self, (file, len): (Arc<OpenFile>, u64)) -> Option<ObjectFile> {
         add(&self.shared.counters.gets, 1);
         Some(ObjectFile {
             file,

@@ -10,15 +10,17 @@ use tidemill_wire::{ErrorCode, Slice};
 
 use crate::Broker;
 
-/// Reads from memory; `None` if the store would be needed.
+/// Reads from memory, or from local files that were checked a moment ago; `None` if the store would
+/// be needed.
 pub(crate) fn try_read(
     partition: &Partition,
     request: &ReadRequest,
 ) -> Option<Result<ReadResult<Slice>, ErrorCode>> {
-    partition
-        .try_read(request)
-        .map_err(|error| code(partition, error))
-        .transpose()
+    let read = match partition.try_read(request) {
+        Ok(None) => partition.try_read_file(request),
+        read => read,
+    };
+    read.map_err(|error| code(partition, error)).transpose()
 }
 
 /// Reads what lies in local files; `None` where more is needed, and nothing if there are no files.

@@ -12,7 +12,7 @@ use tidemill_wire::{
 use super::{
     ExtentRead, ReadError, ReadSlice, Reader, Slices,
     fetch::{Block, in_memory},
-    file::{FILE_MIN_BYTES, Found, Index, Wanted},
+    file::{Effort, FILE_MIN_BYTES, Found, Index, Wanted},
 };
 use crate::{
     extents::{ExtentList, first_above},
@@ -261,11 +261,12 @@ impl Reader {
     }
 
     /// What can be had of extents as parts of files without asking the store for anything else.
-    /// Nothing at all means that [`Reader::read_extents_as`] has to be asked. May block.
+    /// Nothing at all means that [`Reader::read_extents_as`] has to be asked.
     pub(super) fn read_extent_files(
         self: &Arc<Self>,
         list: &ExtentList,
         request: &ExtentRead,
+        effort: Effort,
     ) -> Slices<Slice> {
         let mut taking = Taking::new(request);
         while taking.goes_on() && list.manifest_at(taking.cursor).is_none() {
@@ -282,7 +283,7 @@ impl Reader {
                 cursor: taking.cursor.max(extent.base_offset),
                 ..taking.wanted()
             };
-            let Some(found) = self.check(extent, &footer, wanted) else {
+            let Some(found) = self.check(extent, &footer, wanted, effort) else {
                 break;
             };
             taking.cursor = wanted.cursor;

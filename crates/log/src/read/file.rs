@@ -92,6 +92,15 @@ pub(super) struct Wanted {
     pub(super) first: bool,
 }
 
+/// What may be done to find it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effort {
+    /// Files are opened and chunks are checked; may block.
+    Check,
+    /// Only open files and chunks that were checked a moment ago; never blocks.
+    Ready,
+}
+
 /// What was found.
 #[derive(Debug)]
 pub(super) struct Found {
@@ -150,6 +159,7 @@ struct Check<'a> {
     file: &'a ObjectFile,
     extent: &'a Extent,
     footer: &'a Index,
+    effort: Effort,
     buffer: &'a mut [u8],
     /// As [`Index::checked`] counts.
     now: u32,
@@ -162,6 +172,9 @@ impl Check<'_> {
 
     /// Fills the buffer from `at` in the run, with `len` bytes.
     fn fill(&mut self, at: u64, len: usize) -> Result<(), Unusable> {
+        if self.effort == Effort::Ready {
+            return Err(Unusable);
+        }
         let mut done = 0;
         while done < len {
             let from = self.extent.range.start + at + done as u64;
@@ -308,7 +321,7 @@ impl Reader {
         let (reader, extent, footer) = (self.clone(), extent.clone(), footer.clone());
         // The semaphore is never closed.
         let _permit = self.checks.acquire().await.ok();
-        let work = move || reader.check(&extent, &footer, wanted);
+        let work = move || reader.check(&extent, &footer, wanted, Effort::Check);
         let checked = self.runtime.tasks.blocking("log-check", work).await;
         checked.ok().flatten()
     }
@@ -320,8 +333,18 @@ impl Reader {
         u32::try_from(passed).unwrap_or(u32::MAX).saturating_add(1)
     }
 
-    pub(super) fn check(&self, extent: &Extent, footer: &Index, wanted: Wanted) -> Option<Found> {
-        let file = self.store.open(&keys::data_key(extent.object))?;
+    pub(super) fn check(
+        &self,
+        extent: &Extent,
+        footer: &Index,
+        wanted: Wanted,
+        effort: Effort,
+    ) -> Option<Found> {
+        let key = keys::data_key(extent.object);
+        let file = match effort {
+            Effort::Check => self.store.open(&key)?,
+            Effort::Ready => self.store.opened(&key)?,
+        };
         if file.len() != extent.object_len {
             return None;
         }
@@ -330,6 +353,7 @@ impl Reader {
             file: &file,
             extent,
             footer,
+            effort,
             buffer: &mut buffer,
             now: self.seconds(),
         }
@@ -341,6 +365,7 @@ impl Reader {
         let slice = FileSlice::new(Arc::new(Sendable(file)), at, len);
         let slice = match len {
             0 => None,
+            len if len < FILE_MIN_BYTES && effort == Effort::Ready => return None,
             len if len < FILE_MIN_BYTES => Some(Slice::Memory(Slice::File(slice).to_bytes().ok()?)),
             _ => Some(Slice::File(slice)),
         };
@@ -366,7 +391,7 @@ impl Reader {
         let work = move || {
             let results = wanted
                 .iter()
-                .map(|(partition, request)| partition.read_file(request));
+                .map(|(partition, request)| partition.read_file(request, Effort::Check));
             results.map(Result::transpose).collect()
         };
         let read = self.runtime.tasks.blocking("log-check", work).await;

@@ -9,7 +9,7 @@ use tidemill_wire::{
     ids::{LeaderEpoch, Offset},
 };
 
-use super::{ExtentRead, ReadError, ReadSlice, Reader, wal::Caching};
+use super::{ExtentRead, ReadError, ReadSlice, Reader, file::Effort, wal::Caching};
 use crate::{
     extents::ExtentList,
     format::data::AbortedTransaction,
@@ -258,11 +258,24 @@ impl Partition {
         }
     }
 
-    /// Reads what lies in local files as parts of them; `None` if anything else is needed. May
-    /// block.
+    /// Reads what lies in open local files that were checked a moment ago, as parts of them; `None`
+    /// if anything else is needed. Does not block, so that all who follow a reader closely are
+    /// answered without a change of threads.
+    ///
+    /// # Errors
+    /// [`ReadError::OutOfRange`] or [`ReadError::Gone`].
+    pub fn try_read_file(
+        &self,
+        request: &ReadRequest,
+    ) -> Result<Option<ReadResult<Slice>>, ReadError> {
+        self.read_file(request, Effort::Ready)
+    }
+
+    /// Reads what lies in local files as parts of them; `None` if anything else is needed.
     pub(super) fn read_file(
         &self,
         request: &ReadRequest,
+        effort: Effort,
     ) -> Result<Option<ReadResult<Slice>>, ReadError> {
         let (mut result, end, source) = self.locate(request)?;
         let Source::Extents(list) = source else {
@@ -274,8 +287,13 @@ impl Partition {
             max_bytes: request.max_bytes,
             at_least_one: request.at_least_one,
         };
-        let read = self.reader().read_extent_files(&list, &extent_read);
+        let read = self.reader().read_extent_files(&list, &extent_read, effort);
         if read.slices.is_empty() {
+            return Ok(None);
+        }
+        // Rather most of an answer a little later than a fraction of it at once.
+        let is_most = read.size >= request.max_bytes / 2 || read.next_offset >= end;
+        if effort == Effort::Ready && !is_most {
             return Ok(None);
         }
         result.slices = read.slices;

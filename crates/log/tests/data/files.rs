@@ -131,7 +131,7 @@ fn parts_of_files_are_what_is_read_through_memory() {
         let mut rig = rolled(&mut world, &dir).await;
         // A log start in the midst of an extent, and a read that begins within a batch.
         rig.delete_records(1, Offset(20)).await;
-        let (mut files, mut together) = (0, 0);
+        let (mut files, mut together, mut at_once) = (0, 0, 0);
         for index in 0..3 {
             let partition = rig.log.partition(partition(index)).unwrap();
             let (start, end) = (partition.log_start(), partition.high_watermark());
@@ -158,11 +158,41 @@ fn parts_of_files_are_what_is_read_through_memory() {
                             together += 1;
                         }
                         files += in_files(&sent);
+                        if let Some(read) = partition.try_read_file(&wanted).unwrap() {
+                            same(&read, &bytes, max_bytes, &what);
+                            at_once += 1;
+                        }
                     }
                 }
             }
         }
         assert!(files > 300 && together > 300, "{files}, {together}");
+        assert!(at_once > 50, "{at_once}");
+    });
+}
+
+#[test]
+fn only_what_was_checked_a_moment_ago_is_had_at_once() {
+    simulate(4, |mut world| async move {
+        let dir = tempfile::tempdir().unwrap();
+        let rig = rolled(&mut world, &dir).await;
+        let (extent, _) = long_extent(&rig, &dir, 0);
+        let wanted = request(extent.base_offset, 1 << 20);
+        let partition = rig.log.partition(partition(0)).unwrap();
+        assert_eq!(partition.try_read_file(&wanted).unwrap(), None);
+        let sent = to_send(&rig.log, 0, wanted).await.unwrap();
+        let down = world.store.counters().bytes_down;
+        let at_once = partition.try_read_file(&wanted).unwrap().expect("checked");
+        assert_eq!(joined(&at_once), joined(&sent));
+        assert_eq!(world.store.counters().bytes_down, down, "nothing is read");
+        a_while(&world).await;
+        assert_eq!(partition.try_read_file(&wanted).unwrap(), None);
+        for meta in world.store.list_all("").await.unwrap() {
+            if meta.key.contains("/data/") {
+                world.store.delete(&meta.key).await.unwrap();
+            }
+        }
+        assert_eq!(partition.try_read_file(&wanted).unwrap(), None);
     });
 }
 

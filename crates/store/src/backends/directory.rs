@@ -513,6 +513,11 @@ impl Backend for Directory {
         self.inner.lend(key)
     }
 
+    fn opened(&self, key: &str) -> Option<(Arc<OpenFile>, u64)> {
+        let (file, len) = self.inner.handles.get(key)?;
+        Some((file.shared()?, len))
+    }
+
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
         self.blocking("head", key, Inner::head).await
     }
