@@ -183,8 +183,8 @@ fn only_what_was_checked_a_moment_ago_is_had_at_once() {
         let sent = to_send(&rig.log, 0, wanted).await.unwrap();
         let down = world.store.counters().bytes_down;
         let at_once = partition.try_read_file(&wanted).unwrap().expect("checked");
-        assert_eq!(joined(&at_once), joined(&sent));
         assert_eq!(world.store.counters().bytes_down, down, "nothing is read");
+        assert_eq!(joined(&at_once), joined(&sent));
         a_while(&world).await;
         assert_eq!(partition.try_read_file(&wanted).unwrap(), None);
         for meta in world.store.list_all("").await.unwrap() {
