@@ -338,3 +338,45 @@ fn is_licence_allowed(licence: &str, allowed: &BTreeSet<String>) -> bool {
         .split(" AND ")
         .all(|part| part.split(" OR ").any(|one| allowed.contains(&bare(one))))
 }
+
+/// Names in the section `[dependencies]` of a manifest.
+fn dependencies(manifest: &str) -> BTreeSet<String> {
+    let section = manifest.split("\n[dependencies]\n").nth(1);
+    let lines = section.unwrap_or_default().lines();
+    lines
+        .take_while(|line| !line.starts_with('['))
+        .filter_map(|line| line.split(['.', ' ', '=']).next())
+        .filter(|name| !name.is_empty() && !name.starts_with('#'))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The fuzz targets are a workspace of their own and are built with `--locked`.
+#[test]
+fn the_lock_file_of_the_fuzz_targets_knows_what_crates_depend_on() {
+    let lock = fs::read_to_string(root().join("fuzz/Cargo.lock")).expect("it is checked in");
+    let mut faults = Vec::new();
+    let mut seen = 0;
+    for package in lock.split("\n[[package]]\n") {
+        let quoted = |line: &str| line.split('"').nth(1).map(str::to_owned);
+        let name = package.lines().next().and_then(quoted).unwrap_or_default();
+        let Some(folder) = name.strip_prefix("tidemill-") else {
+            continue;
+        };
+        let manifest = root().join("crates").join(folder).join("Cargo.toml");
+        let Ok(manifest) = fs::read_to_string(manifest) else {
+            continue;
+        };
+        let listed = package.lines().filter(|line| line.starts_with(" \""));
+        let listed = listed.filter_map(quoted);
+        let listed: BTreeSet<_> = listed
+            .filter_map(|entry| entry.split(' ').next().map(str::to_owned))
+            .collect();
+        seen += 1;
+        for missing in dependencies(&manifest).difference(&listed) {
+            faults.push(format!("{name}: `{missing}` is not in fuzz/Cargo.lock"));
+        }
+    }
+    assert!(seen >= 5, "{seen}");
+    report(&faults);
+}
