@@ -5,13 +5,10 @@ use std::sync::Arc;
 
 use tidemill_bench::load::Target;
 use tidemill_broker::{Broker, BrokerOptions, config::BrokerConfig, net::Advertised};
-use tidemill_cluster::{
-    StartOptions,
-    format::{BrokerLevels, BrokerRegistration},
-};
+use tidemill_cluster::{StartOptions, format::BrokerRegistration};
 use tidemill_log::LogLimits;
 use tidemill_runtime::Runtime;
-use tidemill_store::{Backend, FORMAT_LEVEL, Memory, Store, StoreOptions};
+use tidemill_store::{Backend, Memory, Store, StoreOptions};
 use tidemill_wire::ids::NodeId;
 use tokio::net::TcpListener;
 
@@ -34,17 +31,7 @@ pub async fn serve() -> Serving {
 /// Starts one over any store.
 pub async fn serve_on(backend: Arc<dyn Backend>, limits: LogLimits, runtime: Runtime) -> Serving {
     let store = Store::new(backend, runtime.clone(), StoreOptions::default());
-    let registration = BrokerRegistration {
-        node: NodeId(1),
-        listeners: Vec::new(),
-        rack: None,
-        levels: BrokerLevels {
-            read_min: FORMAT_LEVEL,
-            read_max: FORMAT_LEVEL,
-            write_max: FORMAT_LEVEL,
-        },
-        started_ms: runtime.clock.now_ms(),
-    };
+    let registration = BrokerRegistration::new(NodeId(1), runtime.clock.now_ms());
     let options = StartOptions::new(store.clone(), registration, limits);
     let started = tidemill_cluster::start(options)
         .await

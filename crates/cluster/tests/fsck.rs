@@ -78,16 +78,23 @@ async fn checked(broker: &Started) -> Report {
     report.expect("a healthy store")
 }
 
+/// A broker whose two topics have an object each.
+async fn with_two_topics(backend: &FaultyBackend) -> Started {
+    let (first, roll) = started(backend, 1).await;
+    for topic in [1, 2] {
+        create(&first, topic).await;
+    }
+    for topic in [1, 2] {
+        append(&first, topic).await;
+        roll.round().await.expect("healthy");
+    }
+    first
+}
+
 #[tokio::test(start_paused = true)]
 async fn of_a_deleted_topic_nothing_is_left_in_the_end() {
     let backend = faulty(1, FaultPlan::none());
-    let (first, roll) = started(&backend, 1).await;
-    create(&first, 1).await;
-    create(&first, 2).await;
-    append(&first, 1).await;
-    roll.round().await.expect("healthy");
-    append(&first, 2).await;
-    roll.round().await.expect("healthy");
+    let first = with_two_topics(&backend).await;
     assert!(checked(&first).await.is_clean());
     first.log.runtime().tasks.abort_all();
     // The next broker deletes what the first one has rolled.
@@ -123,13 +130,7 @@ async fn of_a_deleted_topic_nothing_is_left_in_the_end() {
 #[tokio::test(start_paused = true)]
 async fn objects_of_a_topic_just_deleted_wait_and_are_no_garbage() {
     let backend = faulty(3, FaultPlan::none());
-    let (first, roll) = started(&backend, 1).await;
-    create(&first, 1).await;
-    create(&first, 2).await;
-    append(&first, 1).await;
-    roll.round().await.expect("healthy");
-    append(&first, 2).await;
-    roll.round().await.expect("healthy");
+    let first = with_two_topics(&backend).await;
     // As if killed before it could do more.
     first.log.runtime().tasks.abort_all();
     commit(&first, Change::TopicDeleted { topic: topic_id(1) }).await;

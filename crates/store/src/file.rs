@@ -42,14 +42,14 @@ impl ObjectFile {
         self.file.file().as_fd()
     }
 
-    /// Reads from `offset` on, as `pread(2)`: less than asked for near the end, nothing at it.
+    /// Fills `into` from `offset` on.
     ///
     /// # Errors
-    /// As the file system's read.
-    pub fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-        let read = self.file.file().read_at(into, offset)?;
-        add(&self.shared.counters.bytes_down, read as u64);
-        Ok(read)
+    /// As the file system's read; `UnexpectedEof` if the file ends before.
+    pub fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.file().read_exact_at(into, offset)?;
+        add(&self.shared.counters.bytes_down, into.len() as u64);
+        Ok(())
     }
 }
 
@@ -58,21 +58,22 @@ impl Store {
     /// after any failure, [`Store::get_range`] is to be asked. Counts as a GET. May block.
     #[must_use]
     pub fn open(&self, key: &str) -> Option<ObjectFile> {
-        self.lent(self.shared.backend.open(key)?)
+        let lent = self.lent(self.shared.backend.open(key)?);
+        add(&self.shared.counters.gets, 1);
+        Some(lent)
     }
 
-    /// The same if the file is open already. Counts as a GET. Does not block.
+    /// The same if the file is open already. Asks nothing of the store, and does not block.
     #[must_use]
     pub fn opened(&self, key: &str) -> Option<ObjectFile> {
-        self.lent(self.shared.backend.opened(key)?)
+        Some(self.lent(self.shared.backend.opened(key)?))
     }
 
-    fn lent(&self, (file, len): (Arc<OpenFile>, u64)) -> Option<ObjectFile> {
-        add(&self.shared.counters.gets, 1);
-        Some(ObjectFile {
+    fn lent(&self, (file, len): (Arc<OpenFile>, u64)) -> ObjectFile {
+        ObjectFile {
             file,
             len,
             shared: self.shared.clone(),
-        })
+        }
     }
 }

@@ -188,6 +188,9 @@ impl Reader {
 
     /// Reads what lies in local files, all partitions in one go; returns those that need more.
     async fn pass_files(&mut self, broker: &Broker, cold: Vec<usize>) -> Vec<usize> {
+        if !broker.log().reader().has_files() {
+            return cold;
+        }
         let (mut indices, mut wanted) = (Vec::new(), Vec::new());
         let mut promised = self.total;
         for index in &cold {

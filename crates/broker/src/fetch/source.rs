@@ -16,11 +16,10 @@ pub(crate) fn try_read(
     partition: &Partition,
     request: &ReadRequest,
 ) -> Option<Result<ReadResult<Slice>, ErrorCode>> {
-    let read = match partition.try_read(request) {
-        Ok(None) => partition.try_read_file(request),
-        read => read,
-    };
-    read.map_err(|error| code(partition, error)).transpose()
+    partition
+        .try_read_to_send(request)
+        .map_err(|error| code(partition, error))
+        .transpose()
 }
 
 /// Reads what lies in local files; `None` where more is needed, and nothing if there are no files.

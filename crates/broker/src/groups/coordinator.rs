@@ -315,9 +315,10 @@ impl Coordinator {
         // Under the group's lock, which a deletion takes after it is in the image: what is deleted
         // meanwhile gets no record behind those that make it forgotten.
         let image = self.cluster.image();
-        commit
-            .items
-            .retain(|(topic, ..)| is_same(&image, &commit.image, topic));
+        if !Arc::ptr_eq(&image, &commit.image) {
+            let is_there = |topic: &str| is_same(&image, &commit.image, topic);
+            commit.items.retain(|(topic, ..)| is_there(topic));
+        }
         if commit.items.is_empty() {
             return Ok(None);
         }

@@ -269,7 +269,7 @@ impl Reader {
         effort: Effort,
     ) -> Slices<Slice> {
         let mut taking = Taking::new(request);
-        while taking.goes_on() && list.manifest_at(taking.cursor).is_none() {
+        while self.has_files() && taking.goes_on() && list.manifest_at(taking.cursor).is_none() {
             let Some(extent) = list.recent_at(taking.cursor) else {
                 break;
             };
@@ -337,7 +337,7 @@ impl Reader {
         let Some(from_file) = S::FROM_FILE else {
             return false;
         };
-        if !self.local || extent.size_bytes() < FILE_MIN_BYTES as u64 {
+        if !self.has_files() || extent.size_bytes() < FILE_MIN_BYTES as u64 {
             return false;
         }
         let Some(found) = self.from_file(extent, footer, taking.wanted()).await else {

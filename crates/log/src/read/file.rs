@@ -138,8 +138,8 @@ impl PayloadFile for Sendable {
         self.0.descriptor()
     }
 
-    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.0.read_at(into, offset)
+    fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_exact_at(into, offset)
     }
 }
 
@@ -175,17 +175,9 @@ impl Check<'_> {
         if self.effort == Effort::Ready {
             return Err(Unusable);
         }
-        let mut done = 0;
-        while done < len {
-            let from = self.extent.range.start + at + done as u64;
-            match self.file.read_at(&mut self.buffer[done..len], from) {
-                Ok(0) => return Err(Unusable),
-                Ok(read) => done += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Err(Unusable),
-            }
-        }
-        Ok(())
+        let from = self.extent.range.start + at;
+        let filled = self.file.read_exact_at(&mut self.buffer[..len], from);
+        filled.map_err(|_| Unusable)
     }
 
     /// Checks a chunk's checksum. If it is no longer than the buffer it lies there afterwards; of a
@@ -376,6 +368,12 @@ impl Reader {
         })
     }
 
+    /// Whether [`Reader::read_files`] may find anything.
+    #[must_use]
+    pub const fn has_files(&self) -> bool {
+        self.local
+    }
+
     /// Reads several partitions one behind the other as parts of files, on a thread that may block:
     /// one change of threads for all of them. `None` for each that [`Partition::read_to_send`] has
     /// to be asked for; none at all if the store has no files.
@@ -383,7 +381,7 @@ impl Reader {
         self: &Arc<Self>,
         wanted: Vec<(Arc<Partition>, ReadRequest)>,
     ) -> Vec<Option<Result<ReadResult<Slice>, ReadError>>> {
-        if !self.local {
+        if !self.has_files() {
             return Vec::new();
         }
         // The semaphore is never closed.
@@ -391,7 +389,7 @@ impl Reader {
         let work = move || {
             let results = wanted
                 .iter()
-                .map(|(partition, request)| partition.read_file(request, Effort::Check));
+                .map(|(partition, request)| partition.read_file(request));
             results.map(Result::transpose).collect()
         };
         let read = self.runtime.tasks.blocking("log-check", work).await;

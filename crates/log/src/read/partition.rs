@@ -171,18 +171,25 @@ impl Partition {
         &self,
         request: &ReadRequest,
     ) -> Result<Option<ReadResult<S>>, ReadError> {
-        let (mut result, _, source) = self.locate(request)?;
-        match source {
-            Source::Nothing => Ok(Some(result)),
-            Source::Memory(batches) => {
-                for batch in &batches {
-                    let data = batch.data.iter().flat_map(|data| [&data.head, &data.rest]);
-                    result.take(batch, data.filter(|slice| !slice.is_empty()).cloned());
-                }
-                Ok(Some(result))
-            }
-            Source::Wal(_) | Source::Extents(_) => Ok(None),
+        let (result, _, source) = self.locate(request)?;
+        Ok(result.of_memory(&source))
+    }
+
+    /// The same, or what lies in open local files that were checked a moment ago, as parts of them.
+    /// Does not block, so that all who follow a reader closely are answered without a change of
+    /// threads.
+    ///
+    /// # Errors
+    /// [`ReadError::OutOfRange`] or [`ReadError::Gone`].
+    pub fn try_read_to_send(
+        &self,
+        request: &ReadRequest,
+    ) -> Result<Option<ReadResult<Slice>>, ReadError> {
+        let (result, end, source) = self.locate(request)?;
+        if let Source::Extents(list) = &source {
+            return Ok(self.of_files(result, list, request, end, Effort::Ready));
         }
+        Ok(result.of_memory(&source))
     }
 
     /// Reads whole batches from wherever they are. An empty result means that nothing at or above
@@ -258,49 +265,48 @@ impl Partition {
         }
     }
 
-    /// Reads what lies in open local files that were checked a moment ago, as parts of them; `None`
-    /// if anything else is needed. Does not block, so that all who follow a reader closely are
-    /// answered without a change of threads.
-    ///
-    /// # Errors
-    /// [`ReadError::OutOfRange`] or [`ReadError::Gone`].
-    pub fn try_read_file(
-        &self,
-        request: &ReadRequest,
-    ) -> Result<Option<ReadResult<Slice>>, ReadError> {
-        self.read_file(request, Effort::Ready)
-    }
-
-    /// Reads what lies in local files as parts of them; `None` if anything else is needed.
+    /// Reads what lies in local files as parts of them; `None` if anything else is needed. May
+    /// block.
     pub(super) fn read_file(
         &self,
         request: &ReadRequest,
-        effort: Effort,
     ) -> Result<Option<ReadResult<Slice>>, ReadError> {
-        let (mut result, end, source) = self.locate(request)?;
+        let (result, end, source) = self.locate(request)?;
         let Source::Extents(list) = source else {
             return Ok(None);
         };
+        Ok(self.of_files(result, &list, request, end, Effort::Check))
+    }
+
+    /// What is wanted of extents, as parts of their files.
+    fn of_files(
+        &self,
+        mut result: ReadResult<Slice>,
+        list: &ExtentList,
+        request: &ReadRequest,
+        end: Offset,
+        effort: Effort,
+    ) -> Option<ReadResult<Slice>> {
         let extent_read = ExtentRead {
             offset: request.offset,
             end,
             max_bytes: request.max_bytes,
             at_least_one: request.at_least_one,
         };
-        let read = self.reader().read_extent_files(&list, &extent_read, effort);
+        let read = self.reader().read_extent_files(list, &extent_read, effort);
         if read.slices.is_empty() {
-            return Ok(None);
+            return None;
         }
         // Rather most of an answer a little later than a fraction of it at once.
         let is_most = read.size >= request.max_bytes / 2 || read.next_offset >= end;
         if effort == Effort::Ready && !is_most {
-            return Ok(None);
+            return None;
         }
         result.slices = read.slices;
         result.size = read.size;
         result.next_offset = read.next_offset;
         result.aborted = read.aborted;
-        Ok(Some(result))
+        Some(result)
     }
 
     fn rolled_below(&self) -> Offset {
@@ -467,6 +473,21 @@ async fn search_batch(
 }
 
 impl<S: From<Bytes>> ReadResult<S> {
+    /// With what lies in memory; `None` if `source` is elsewhere.
+    fn of_memory(mut self, source: &Source) -> Option<Self> {
+        match source {
+            Source::Nothing => Some(self),
+            Source::Memory(batches) => {
+                for batch in batches {
+                    let data = batch.data.iter().flat_map(|data| [&data.head, &data.rest]);
+                    self.take(batch, data.filter(|slice| !slice.is_empty()).cloned());
+                }
+                Some(self)
+            }
+            Source::Wal(_) | Source::Extents(_) => None,
+        }
+    }
+
     fn take(&mut self, batch: &TailBatch, slices: impl IntoIterator<Item = Bytes>) {
         for slice in slices {
             self.size += slice.len();

@@ -13,5 +13,4 @@ mod oracle;
 mod producers;
 mod replay;
 mod sealer;
-mod throughput;
 mod wal;

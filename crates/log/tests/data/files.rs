@@ -158,7 +158,7 @@ fn parts_of_files_are_what_is_read_through_memory() {
                             together += 1;
                         }
                         files += in_files(&sent);
-                        if let Some(read) = partition.try_read_file(&wanted).unwrap() {
+                        if let Some(read) = partition.try_read_to_send(&wanted).unwrap() {
                             same(&read, &bytes, max_bytes, &what);
                             at_once += 1;
                         }
@@ -179,20 +179,23 @@ fn only_what_was_checked_a_moment_ago_is_had_at_once() {
         let (extent, _) = long_extent(&rig, &dir, 0);
         let wanted = request(extent.base_offset, 1 << 20);
         let partition = rig.log.partition(partition(0)).unwrap();
-        assert_eq!(partition.try_read_file(&wanted).unwrap(), None);
+        assert_eq!(partition.try_read_to_send(&wanted).unwrap(), None);
         let sent = to_send(&rig.log, 0, wanted).await.unwrap();
         let down = world.store.counters().bytes_down;
-        let at_once = partition.try_read_file(&wanted).unwrap().expect("checked");
+        let at_once = partition
+            .try_read_to_send(&wanted)
+            .unwrap()
+            .expect("checked");
         assert_eq!(world.store.counters().bytes_down, down, "nothing is read");
         assert_eq!(joined(&at_once), joined(&sent));
         a_while(&world).await;
-        assert_eq!(partition.try_read_file(&wanted).unwrap(), None);
+        assert_eq!(partition.try_read_to_send(&wanted).unwrap(), None);
         for meta in world.store.list_all("").await.unwrap() {
             if meta.key.contains("/data/") {
                 world.store.delete(&meta.key).await.unwrap();
             }
         }
-        assert_eq!(partition.try_read_file(&wanted).unwrap(), None);
+        assert_eq!(partition.try_read_to_send(&wanted).unwrap(), None);
     });
 }
 

@@ -10,4 +10,3 @@ mod harness;
 mod lifecycle;
 mod memory;
 mod retention;
-mod speed;

@@ -140,7 +140,7 @@ fn print(config: &BrokerConfig) -> Exit {
             _ => "# ",
         };
         let source = origin.unwrap_or("default");
-        let value = toml_text(value);
+        let value = toml::Value::from(value);
         // Quoted, since some names go on where others end.
         let line = writeln!(
             out,
@@ -153,18 +153,4 @@ fn print(config: &BrokerConfig) -> Exit {
         }
     }
     Exit::Ok
-}
-
-/// `text` as TOML writes it.
-fn toml_text(text: &str) -> String {
-    let mut written = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => written.extend(['\\', c]),
-            c if c.is_control() => written.push_str(&format!("\\u{:04X}", u32::from(c))),
-            c => written.push(c),
-        }
-    }
-    written.push('"');
-    written
 }

@@ -281,8 +281,8 @@ impl EncodedFrame {
         self.slices.iter().map(Slice::to_bytes).collect()
     }
 
-    /// The bytes as one slice: shared if there is one slice already, joined otherwise. Parts of
-    /// files, which only a broker's answers have, are left out.
+    /// The bytes as one slice: shared if there is one slice already, joined otherwise. As
+    /// [`Records::to_bytes`], meant for what has no parts of files: all but a broker's answers.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
         let all: Records = self.slices.iter().cloned().collect();

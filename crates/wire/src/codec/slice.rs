@@ -18,11 +18,11 @@ pub trait PayloadFile: fmt::Debug + Send + Sync {
     /// For `sendfile(2)`.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// Reads from `offset` on, as `pread(2)`: less than asked for near the end, nothing at it.
+    /// Fills `into` from `offset` on.
     ///
     /// # Errors
-    /// As the file system's read.
-    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// As the file system's read; `UnexpectedEof` if the file ends before.
+    fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()>;
 }
 
 impl PayloadFile for File {
@@ -30,8 +30,8 @@ impl PayloadFile for File {
         self.as_fd()
     }
 
-    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-        FileExt::read_at(self, into, offset)
+    fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        FileExt::read_exact_at(self, into, offset)
     }
 }
 
@@ -80,17 +80,8 @@ impl FileSlice {
     /// As the file system's read; `UnexpectedEof` if the file has become shorter.
     pub fn read(&self, into: &mut [u8]) -> io::Result<usize> {
         let wanted = into.len().min(self.len);
-        let mut done = 0;
-        while done < wanted {
-            let at = self.offset + done as u64;
-            match self.file.read_at(&mut into[done..wanted], at) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(read) => done += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(done)
+        self.file.read_exact_at(&mut into[..wanted], self.offset)?;
+        Ok(wanted)
     }
 }
 

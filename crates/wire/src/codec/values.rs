@@ -78,17 +78,11 @@ impl Records {
         Ok(joined.into())
     }
 
-    /// The same of records that lie in memory, as all do that were decoded. Parts of files are left
-    /// out.
+    /// The same of records that lie in memory, as all do that were decoded: that never fails. Of
+    /// others that cannot be read there are no bytes at all, rather than some of them.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
-        let mut memory = self.slices().filter_map(Slice::memory);
-        if self.rest.is_empty() {
-            return memory.next().cloned().unwrap_or_default();
-        }
-        let mut joined = Vec::with_capacity(self.len());
-        memory.for_each(|bytes| joined.extend_from_slice(bytes));
-        Bytes::from(joined)
+        self.read().unwrap_or_default()
     }
 }
 
