@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use tidemill_cluster::Change;
+use tidemill_store::testing::{Operation, Step};
 use tidemill_wire::{
     Decoder, ErrorCode, Message,
     batch::{BatchIter, Records},
@@ -489,6 +490,29 @@ async fn f31_a_crash_after_a_deletion_leaves_no_offsets_to_its_successor() {
             assert_eq!(deleted.responses[0].error_code, ErrorCode::NONE);
         }
     }
+}
+
+/// Who is told that a topic is deleted may create it anew: its offsets must be forgotten by then.
+#[tokio::test(start_paused = true)]
+async fn f31_a_deletion_is_answered_once_its_offsets_are_forgotten_in_the_log() {
+    let h = start().await;
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    assert_eq!(commit(&mut client, "g", &[(0, 5)]).await, ErrorCode::NONE);
+    h.backend.pause_at(Step {
+        operation: Operation::Put,
+        key: "wal/".to_owned(),
+        landed: false,
+        skip: 0,
+    });
+    let deleted = client.call(6, &delete_request("t")).await;
+    assert!(h.backend.is_paused(), "the deletion is written");
+    let told = deleted.responses[0].error_code;
+    assert_eq!(told, ErrorCode::REQUEST_TIMED_OUT, "not yet forgotten");
+    h.backend.resume();
+    h.sleep(Duration::from_secs(1)).await;
+    h.topic("t", 1).await;
+    assert_eq!(committed(&mut client, "g", 0).await.committed_offset, -1);
 }
 
 /// Commits under way while the topic is deleted count as before it, whatever came first.
