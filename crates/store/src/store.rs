@@ -177,6 +177,16 @@ impl Shared {
             .await
     }
 
+    /// A first try has ended. What follows from it is calculated in a task of its own: no answer
+    /// waits for that.
+    pub(crate) fn measured(&self, pace: &Arc<Pace>, bytes: u64, took: Duration) {
+        if pace.measured(bytes, took) {
+            let pace = Arc::clone(pace);
+            let calculate = async move { pace.calculate() };
+            self.runtime.tasks.spawn("store-pace", calculate);
+        }
+    }
+
     /// A PUT that is not hedged, measured.
     pub(crate) async fn put_once(&self, key: &str, body: Payload) -> Result<PutAnswer, StoreError> {
         let bytes = body.len();
@@ -184,7 +194,7 @@ impl Shared {
         let answer = self.put_try(key, body).await;
         if answer.is_ok() {
             let took = self.runtime.clock.monotonic() - start;
-            self.puts.measured(bytes, took);
+            self.measured(&self.puts, bytes, took);
         }
         answer
     }
@@ -210,7 +220,7 @@ impl Shared {
             let answer = self.get_once(key, range).await;
             if let Some(bytes) = received(expected, &answer) {
                 let took = self.runtime.clock.monotonic() - start;
-                self.gets.measured(bytes, took);
+                self.measured(&self.gets, bytes, took);
             }
             return answer;
         }

@@ -74,6 +74,7 @@ impl Engine {
                     data,
                     start,
                     crc,
+                    ..
                 } => {
                     let range = start..start + data.len() as u64;
                     let spans = spans(self.wal.writer, &entry.fragments, range);

@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use tidemill_invariants::wal as rule;
 use tidemill_wire::{
-    batch::{BatchHeader, crc},
+    batch::{BatchHeader, Pieces, crc},
     ids::{LeaderEpoch, Offset, PartitionId},
 };
 
@@ -31,6 +31,7 @@ pub(super) enum StagedBody {
         /// Where it starts within the entry.
         start: u64,
         crc: u32,
+        pieces: Pieces,
     },
     LogStart {
         epoch: LeaderEpoch,
@@ -85,6 +86,7 @@ impl Staged {
                         data,
                         start,
                         crc,
+                        pieces: batch.pieces,
                     };
                     start += len;
                     entry_crc = crc::combine(entry_crc, crc, len);
@@ -118,6 +120,25 @@ impl Staged {
             .iter()
             .flat_map(|part| match &part.body {
                 StagedBody::Records { data, .. } => [Some(&data.head), Some(&data.rest)],
+                StagedBody::LogStart { .. } => [None, None],
+            })
+            .flatten()
+    }
+
+    /// Its bytes, with what is known of their checksums.
+    fn uncut(&self) -> impl Iterator<Item = Uncut> {
+        let uncut = |bytes: &Bytes, pieces| Uncut {
+            bytes: bytes.clone(),
+            start: 0,
+            pieces,
+        };
+        self.parts
+            .iter()
+            .flat_map(move |part| match &part.body {
+                StagedBody::Records { data, pieces, .. } => [
+                    Some(uncut(&data.head, Pieces::default())),
+                    Some(uncut(&data.rest, pieces.clone())),
+                ],
                 StagedBody::LogStart { .. } => [None, None],
             })
             .flatten()
@@ -176,6 +197,25 @@ impl Needs {
     }
 }
 
+/// Bytes of an entry that no fragment has taken yet.
+#[derive(Debug)]
+struct Uncut {
+    bytes: Bytes,
+    /// Where they start within the records that the pieces are of.
+    start: usize,
+    pieces: Pieces,
+}
+
+impl Uncut {
+    /// Takes `len` bytes, or all if there are fewer; with their checksum.
+    fn take(&mut self, len: usize) -> (Bytes, u32) {
+        let part = self.bytes.split_to(len.min(self.bytes.len()));
+        let crc = self.pieces.crc(&part, self.start);
+        self.start += part.len();
+        (part, crc)
+    }
+}
+
 /// An entry that is being cut into fragments.
 #[derive(Debug)]
 pub(super) struct Cutting {
@@ -183,7 +223,7 @@ pub(super) struct Cutting {
     pub fragments: u16,
     pub next: u16,
     fragment_len: usize,
-    rest: VecDeque<Bytes>,
+    rest: VecDeque<Uncut>,
 }
 
 impl Cutting {
@@ -193,7 +233,7 @@ impl Cutting {
         let pieces = len.div_ceil(target.max(1)).clamp(1, usize::from(u16::MAX));
         let fragment_len = len.div_ceil(pieces).max(1);
         let pieces = len.div_ceil(fragment_len).max(1);
-        let rest = entry.slices().cloned().collect();
+        let rest = entry.uncut().collect();
         let fragments = u16::try_from(pieces).unwrap_or(u16::MAX);
         Self {
             entry,
@@ -214,14 +254,14 @@ impl Cutting {
         let mut slices = Vec::new();
         let (mut len, mut crc) = (0, 0);
         while len < self.fragment_len
-            && let Some(mut slice) = self.rest.pop_front()
+            && let Some(uncut) = self.rest.front_mut()
         {
-            let wanted = self.fragment_len - len;
-            if slice.len() > wanted {
-                self.rest.push_front(slice.split_off(wanted));
+            let (slice, of_slice) = uncut.take(self.fragment_len - len);
+            if uncut.bytes.is_empty() {
+                self.rest.pop_front();
             }
             len += slice.len();
-            crc = crc32c::crc32c_append(crc, &slice);
+            crc = crc::combine(crc, of_slice, slice.len() as u64);
             slices.push(slice);
         }
         self.next += 1;

@@ -18,7 +18,10 @@ use tidemill_store::{
     testing::{FaultPlan, FaultyBackend},
 };
 use tidemill_wire::{
-    batch::{BatchBuilder, BatchHeader, BatchIter, Compression, NewRecord, ValidBatch},
+    batch::{
+        BatchBuilder, BatchHeader, BatchIter, Compression, HEADER_BYTES, NewRecord, Pieces,
+        ValidBatch,
+    },
     ids::{LeaderEpoch, Offset, PartitionId, TopicId, WriterId},
 };
 
@@ -137,10 +140,12 @@ pub fn batch(times: &[i64], len: usize, fill: u8) -> ValidBatch {
     }
     let bytes = builder.build().unwrap();
     let header = BatchHeader::parse(&bytes).unwrap();
+    let (pieces, _) = Pieces::of(&bytes[HEADER_BYTES..]);
     ValidBatch {
         header,
         max_timestamp: header.max_timestamp,
         inflated_bytes: 0,
+        pieces,
         bytes,
     }
 }

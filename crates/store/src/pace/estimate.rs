@@ -17,7 +17,8 @@ const LARGE_BYTES: u64 = 128 << 10;
 pub const MEASURED_BYTES_MAX: u64 = 8 << 20;
 /// Large requests that a rate rests on, at least.
 const FIT_LARGE_MIN: usize = 16;
-/// Samples between two calculations, which cost some microseconds, while the window fills.
+/// Samples between two calculations, which cost up to some tenths of a millisecond, while the
+/// window fills.
 const REFRESH: u32 = 32;
 /// The same once it is full: a tenth of it.
 const REFRESH_FULL: u32 = 100;
@@ -65,7 +66,7 @@ struct Sample {
 }
 
 /// The samples of one kind of request.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Estimator {
     recent: VecDeque<Sample>,
     large: VecDeque<Sample>,
@@ -82,10 +83,17 @@ fn push(ring: &mut VecDeque<Sample>, max: usize, sample: Sample) {
 }
 
 impl Estimator {
-    /// Adds a first try that ended after `took`.
+    /// Adds a first try that ended after `took`, and calculates what follows every few of them.
     pub fn record(&mut self, bytes: u64, took: Duration) {
+        if self.note(bytes, took) {
+            self.refresh();
+        }
+    }
+
+    /// Adds a first try; true if it is time to calculate anew.
+    pub(super) fn note(&mut self, bytes: u64, took: Duration) -> bool {
         if bytes > MEASURED_BYTES_MAX {
-            return;
+            return false;
         }
         let took = took.as_secs_f64();
         let sample = Sample { bytes, took };
@@ -102,9 +110,33 @@ impl Estimator {
             len if len < REFRESH as usize => 1,
             _ => REFRESH,
         };
-        if self.new >= every {
-            self.refresh();
+        let is_due = self.new >= every;
+        if is_due {
+            self.new = 0;
         }
+        is_due
+    }
+
+    /// A copy to calculate with, where nobody waits for it; [`Self::adopt`] takes what it found.
+    pub(super) fn copy(&mut self) -> Self {
+        let copy = self.clone();
+        if self.is_fit_due() {
+            self.new_large = 0;
+        }
+        copy
+    }
+
+    /// Takes what a copy has calculated.
+    pub(super) fn adopt(&mut self, calculated: Estimate) {
+        let measured = self.estimate.measured;
+        self.estimate = Estimate {
+            measured,
+            ..calculated
+        };
+    }
+
+    fn is_fit_due(&self) -> bool {
+        self.new_large >= REFRESH / 2 && self.large.len() >= FIT_LARGE_MIN
     }
 
     /// What the samples so far say; calculated anew every few samples.
@@ -112,9 +144,9 @@ impl Estimator {
         self.estimate
     }
 
-    fn refresh(&mut self) {
-        self.new = 0;
-        if self.new_large >= REFRESH / 2 && self.large.len() >= FIT_LARGE_MIN {
+    /// Calculates what the samples so far say.
+    pub(super) fn refresh(&mut self) {
+        if self.is_fit_due() {
             self.new_large = 0;
             self.fit();
         }

@@ -189,9 +189,16 @@ impl Pace {
         }
     }
 
-    /// A first try has ended.
-    pub fn measured(&self, bytes: u64, took: Duration) {
-        self.state.lock().estimator.record(bytes, took);
+    /// A first try has ended; true if it is time to [calculate](Self::calculate) anew.
+    pub fn measured(&self, bytes: u64, took: Duration) -> bool {
+        self.state.lock().estimator.note(bytes, took)
+    }
+
+    /// Calculates the estimate anew, while others go on with the last.
+    pub fn calculate(&self) {
+        let mut copy = self.state.lock().estimator.copy();
+        copy.refresh();
+        self.state.lock().estimator.adopt(copy.estimate());
     }
 
     /// A request has come in time, or is late, answered or not.

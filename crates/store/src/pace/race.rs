@@ -146,7 +146,7 @@ where
             let weight = weigh(bytes, &answer).or(timed_out.then_some(bytes));
             if let Some(bytes) = weight {
                 if !is_hedge {
-                    pace.measured(bytes, took);
+                    shared.measured(&pace, bytes, took);
                 }
                 // That it is late has been said when it became so.
                 if took < delay {
@@ -227,7 +227,7 @@ where
             // Cut off, they have taken at least so long.
             let first = runners.iter().find(|runner| !runner.is_hedge);
             if let Some(first) = first {
-                pace.measured(self.bytes, now - first.started);
+                shared.measured(&pace, self.bytes, now - first.started);
             }
             return;
         };

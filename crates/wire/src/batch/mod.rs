@@ -11,6 +11,7 @@ mod error;
 pub mod fuzz;
 mod header;
 mod inflate;
+mod pieces;
 mod recompress;
 mod records;
 mod search;
@@ -28,6 +29,7 @@ pub use header::{
     TimestampType, verify_crc,
 };
 pub use inflate::{InflateError, inflate};
+pub use pieces::{PIECE_BYTES, PIECES_FROM, Pieces};
 pub use recompress::{RecompressError, RecompressOptions, recompress};
 pub use records::{Record, RecordHeader, Records, RecordsError};
 pub use search::{TimestampHit, first_at_or_after, max_timestamp_record};

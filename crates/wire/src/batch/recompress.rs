@@ -6,6 +6,7 @@ use super::builder::join;
 use super::codec::{CompressError, Compressor};
 use super::header::{Compression, HEADER_BYTES};
 use super::inflate::{InflateError, Inflater, Source};
+use super::pieces::Pieces;
 use super::validate::ValidBatch;
 
 /// How a batch is to be stored.
@@ -100,6 +101,7 @@ pub fn recompress(
     Ok(ValidBatch {
         header,
         bytes,
+        pieces: Pieces::default(),
         ..batch
     })
 }

@@ -8,6 +8,7 @@ use super::header::{
     Attributes, BatchHeader, CRC_START, Compression, HEADER_BYTES, HeaderError, TimestampType,
 };
 use super::inflate::{InflateError, Inflater, Source};
+use super::pieces::Pieces;
 use super::walk::{RecordMeta, walk_record};
 use super::{MAX_INFLATED_BYTES, NO_TIMESTAMP};
 use crate::ids::{LeaderEpoch, Offset};
@@ -60,6 +61,8 @@ pub struct ValidBatch {
     pub max_timestamp: i64,
     /// Bytes of the records once decompressed.
     pub inflated_bytes: u64,
+    /// Checksums of the records' pieces.
+    pub pieces: Pieces,
 }
 
 impl ValidBatch {
@@ -107,7 +110,7 @@ pub fn validate(bytes: Bytes, options: &ValidateOptions) -> Result<ValidBatch, B
             max: options.max_message_bytes,
         });
     }
-    let computed = crc::crc32c(&bytes[CRC_START..]);
+    let (pieces, computed) = hash(&bytes);
     if computed != header.crc {
         return Err(BatchError::Crc {
             stored: header.crc,
@@ -127,7 +130,16 @@ pub fn validate(bytes: Bytes, options: &ValidateOptions) -> Result<ValidBatch, B
         bytes,
         max_timestamp,
         inflated_bytes: walked.inflated_bytes,
+        pieces,
     })
+}
+
+/// The checksums of a batch: of its records in pieces, and of all that its own covers.
+fn hash(bytes: &[u8]) -> (Pieces, u32) {
+    let records = &bytes[HEADER_BYTES..];
+    let (pieces, crc) = Pieces::of(records);
+    let head = crc::crc32c(&bytes[CRC_START..HEADER_BYTES]);
+    (pieces, crc::combine(head, crc, records.len() as u64))
 }
 
 /// The header of bytes that are exactly one batch.

@@ -5,6 +5,7 @@ mod codec;
 mod golden;
 mod header;
 mod hostile;
+mod pieces;
 mod validate;
 
 use bytes::Bytes;
