@@ -95,6 +95,29 @@ async fn k37_k38_what_is_no_single_valid_batch_is_refused_alone() {
     );
 }
 
+/// Large requests are hashed as they come in: each of their batches is still checked as a whole.
+#[tokio::test(start_paused = true)]
+async fn k37_a_changed_byte_anywhere_in_a_large_batch_is_found() {
+    let h = start().await;
+    h.topic("t", 3).await;
+    let long = |fill: &str, len: usize| fill.repeat(len);
+    let (a, c) = (long("a", 300_001), long("c", 700_003));
+    let (first, last) = (batch(&[&a, "1"]), batch(&[&c, &a, "2"]));
+    let mut client = h.connect();
+    for at in [60, 61, 24_575, 24_576, 100_000, 499_999] {
+        let mut middle = BytesMut::from(batch(&[&long("b", 500_000)]).as_ref());
+        middle[at] ^= 0x10;
+        let parts = [(0, first.clone()), (1, middle.freeze()), (2, last.clone())];
+        let response = client.call(9, &produce_request("t", &parts)).await;
+        let codes = response.responses[0].partition_responses.iter();
+        let codes: Vec<_> = codes.map(|part| part.error_code).collect();
+        let wanted = [ErrorCode::NONE, ErrorCode::CORRUPT_MESSAGE, ErrorCode::NONE];
+        assert_eq!(codes, wanted, "byte {at}");
+    }
+    assert_eq!(values(&client.fetch("t", 0, 10).await), [&a, "1"]);
+    assert_eq!(values(&client.fetch("t", 2, 15).await), [&c, &a, "2"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn k37_zstd_needs_version_7() {
     let h = start().await;
