@@ -95,7 +95,7 @@ async fn k37_k38_what_is_no_single_valid_batch_is_refused_alone() {
     );
 }
 
-/// Large requests are hashed as they come in: each of their batches is still checked as a whole.
+/// Large batches are hashed in pieces.
 #[tokio::test(start_paused = true)]
 async fn k37_a_changed_byte_anywhere_in_a_large_batch_is_found() {
     let h = start().await;

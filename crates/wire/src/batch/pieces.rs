@@ -1,7 +1,8 @@
 //! CRC-32C of a large batch's records, piece by piece.
 //!
-//! A batch is hashed once, when it is checked. Whoever cuts it later gets the checksums of the parts
-//! from those of the pieces, and hashes no more than what lies between a cut and the next piece.
+//! A batch is hashed once, when it is checked. Whoever cuts it later gets the checksums of the
+//! parts from those of the pieces, and hashes no more than what lies between a cut and the next
+//! piece.
 
 use std::sync::Arc;
 
