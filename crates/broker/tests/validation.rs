@@ -6,21 +6,26 @@ mod common;
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{Client, batch, produce_request, start_on};
+use common::{Client, admin::offset as search, batch, produce_request, start_on};
 use futures_util::FutureExt;
 use tidemill_runtime::Runtime;
 use tidemill_wire::{
-    ErrorCode,
+    ErrorCode, Str,
     batch::{BatchBuilder, Compression, NewRecord},
     ids::{ProducerEpoch, ProducerId},
     messages::{
-        api_versions::ApiVersionsRequest, init_producer_id::InitProducerIdRequest,
+        api_versions::ApiVersionsRequest,
+        delete_records::{DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic},
+        init_producer_id::InitProducerIdRequest,
         produce::ProduceRequest,
     },
 };
 
 /// Bytes that a bomb comes to: more than a tenth of a second in a debug build.
 const BOMB: usize = 100 << 20;
+
+/// ListOffsets: the record with the greatest timestamp.
+const MAX_TIMESTAMP: i64 = -3;
 
 fn sequenced(producer: ProducerId, sequence: i32, value: &[u8], codec: Compression) -> Bytes {
     let mut builder = BatchBuilder::new(codec);
@@ -85,6 +90,94 @@ async fn a_bomb_blocks_nobody_and_what_follows_it_keeps_its_place() {
     }
     let own = light.produce("t", 0, batch(&["x"])).await;
     assert_eq!((own.error_code, own.base_offset), (ErrorCode::NONE, 6));
+}
+
+/// A record is looked for by its time in a batch that must be decompressed as a whole for it.
+#[tokio::test]
+async fn a_search_through_a_bomb_blocks_nobody() {
+    let h = start_on(Runtime::system()).await;
+    h.topic("t", 1).await;
+    let (mut heavy, mut light) = (h.connect(), h.connect());
+    let zeros = vec![0; BOMB];
+    let mut builder = BatchBuilder::new(Compression::Gzip);
+    for (timestamp, value) in [(common::NOW_MS, &zeros[..]), (common::NOW_MS + 7, b"")] {
+        let record = NewRecord {
+            timestamp,
+            key: None,
+            value: Some(value),
+            headers: &[],
+        };
+        builder.push(&record).expect("within bounds");
+    }
+    let bomb = builder.build().expect("a batch");
+    let produced = heavy.produce("t", 0, bomb).await;
+    assert_eq!(produced.error_code, ErrorCode::NONE);
+    for wanted in [common::NOW_MS + 1, MAX_TIMESTAMP] {
+        let mut found = Box::pin(search(&mut heavy, 9, wanted, 0));
+        let mut answered = 0;
+        let found = loop {
+            if let Some(found) = (&mut found).now_or_never() {
+                break found;
+            }
+            light.call(0, &ApiVersionsRequest::default()).await;
+            answered += 1;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        };
+        assert!(answered >= 3, "{wanted}: {answered} answers meanwhile");
+        assert_eq!((found.offset, found.timestamp), (1, common::NOW_MS + 7));
+    }
+}
+
+/// Batches of as many records as clients make are walked once, not once for each record.
+#[tokio::test]
+async fn a_batch_of_many_times_is_searched_in_one_walk() {
+    const RECORDS: i64 = 120_000;
+    let h = start_on(Runtime::system()).await;
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    let mut builder = BatchBuilder::new(Compression::Lz4);
+    for n in 0..RECORDS {
+        // The first is the latest; then each is later than the one before.
+        let timestamp = common::NOW_MS + if n == 0 { RECORDS } else { n };
+        let record = NewRecord {
+            timestamp,
+            key: None,
+            value: None,
+            headers: &[],
+        };
+        builder.push(&record).expect("within bounds");
+    }
+    let produced = client.produce("t", 0, builder.build().expect("a batch"));
+    assert_eq!(produced.await.error_code, ErrorCode::NONE);
+    let found = search(&mut client, 9, MAX_TIMESTAMP, 0).await;
+    assert_eq!(
+        (found.offset, found.timestamp),
+        (0, common::NOW_MS + RECORDS)
+    );
+    let code = delete_before(&mut client, 1).await;
+    assert_eq!(code, ErrorCode::NONE);
+    let found = search(&mut client, 9, MAX_TIMESTAMP, 0).await;
+    let last = RECORDS - 1;
+    assert_eq!(
+        (found.offset, found.timestamp),
+        (last, common::NOW_MS + last)
+    );
+}
+
+async fn delete_before(client: &mut Client, offset: i64) -> ErrorCode {
+    let partition = DeleteRecordsPartition {
+        partition_index: 0,
+        offset,
+    };
+    let request = DeleteRecordsRequest {
+        topics: vec![DeleteRecordsTopic {
+            name: Str::from("t"),
+            partitions: vec![partition],
+        }],
+        timeout_ms: 5_000,
+    };
+    let response = client.call(2, &request).await;
+    response.topics[0].partitions[0].error_code
 }
 
 fn offset(response: &tidemill_wire::messages::produce::ProduceResponse) -> i64 {

@@ -128,6 +128,8 @@ pub struct Reader {
     permits: Arc<Semaphore>,
     /// Of checks of local files under way.
     checks: Semaphore,
+    /// Of searches in batches under way.
+    searches: Semaphore,
     buffers: file::Buffers,
     began: Instant,
     local: bool,
@@ -142,6 +144,7 @@ impl Reader {
             cache: Arc::new(cache::Cache::new(options.cache_bytes)),
             permits: Arc::new(Semaphore::new(options.permits)),
             checks: Semaphore::new(file::CHECKS),
+            searches: Semaphore::new(search::SEARCHES),
             buffers: file::Buffers::default(),
             began: runtime.clock.monotonic(),
             store,

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tidemill_wire::{
     Slice,
-    batch::{MAX_INFLATED_BYTES, TimestampHit, first_at_or_after},
+    batch::TimestampHit,
     ids::{LeaderEpoch, Offset},
 };
 
-use super::{ExtentRead, ReadError, ReadSlice, Reader, file::Effort, wal::Caching};
+use super::{ExtentRead, ReadError, ReadSlice, Reader, file::Effort, search::Sought, wal::Caching};
 use crate::{
     extents::ExtentList,
     format::data::AbortedTransaction,
@@ -346,7 +346,8 @@ impl Partition {
             return Ok(found);
         }
         for batch in view.batches {
-            let hit = search_batch(self.reader(), &batch, timestamp, view.from).await?;
+            let sought = Sought::FirstFrom(timestamp);
+            let hit = search_batch(self.reader(), &batch, sought, view.from).await?;
             if hit.is_some() {
                 return Ok(hit);
             }
@@ -382,11 +383,9 @@ impl Partition {
             if batch.max_timestamp < floor {
                 break;
             }
-            let mut wanted = floor;
-            while let Some(hit) = search_batch(self.reader(), &batch, wanted, view.from).await? {
-                best = Some(hit);
-                wanted = hit.timestamp.saturating_add(1);
-            }
+            let sought = Sought::GreatestUpTo(i64::MAX);
+            let hit = search_batch(self.reader(), &batch, sought, view.from).await?;
+            best = hit.filter(|hit| hit.timestamp >= floor).or(best);
         }
         Ok(best)
     }
@@ -449,7 +448,7 @@ struct View {
 async fn search_batch(
     reader: &Arc<Reader>,
     batch: &TailBatch,
-    timestamp: i64,
+    sought: Sought,
     from: Offset,
 ) -> Result<Option<TimestampHit>, ReadError> {
     let bytes = reader
@@ -460,14 +459,15 @@ async fn search_batch(
         Some(slices) => slices.concat().into(),
         None => Bytes::new(),
     };
-    first_at_or_after(&joined, timestamp, from, MAX_INFLATED_BYTES).map_err(|error| {
+    let found = reader.search_batch(joined, sought, from).await;
+    found.map_err(|what| {
         let key = batch
             .spans
             .first()
             .map(|span| super::wal::wal_key(reader, span.position));
         ReadError::Corrupt {
             key: key.unwrap_or_default(),
-            what: error.to_string(),
+            what,
         }
     })
 }

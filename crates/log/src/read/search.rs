@@ -1,10 +1,13 @@
-//! Search by timestamp in extents (K16, K18).
+//! Search by timestamp, in batches and in extents (K16, K18).
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use tidemill_wire::{
-    batch::{MAX_INFLATED_BYTES, TimestampHit, first_at_or_after},
+    batch::{
+        BatchHeader, Compression, MAX_INFLATED_BYTES, RecordsError, TimestampHit,
+        first_at_or_after, max_timestamp_record,
+    },
     ids::Offset,
 };
 
@@ -23,7 +26,63 @@ struct Wanted {
     end: Offset,
 }
 
+/// What a search in one batch is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Sought {
+    /// The first record of this timestamp or a later one.
+    FirstFrom(i64),
+    /// The first record that has the greatest timestamp up to this one.
+    GreatestUpTo(i64),
+}
+
+/// Records walked over where the request is served: a tenth of a millisecond.
+const INLINE_RECORDS: i32 = 10_000;
+/// Searches on threads of their own at once. As many as two cores: each may have to decompress a
+/// whole batch, and more would only take turns.
+pub(super) const SEARCHES: usize = 2;
+
+impl Sought {
+    fn search(self, batch: &[u8], from: Offset) -> Result<Option<TimestampHit>, RecordsError> {
+        match self {
+            Self::FirstFrom(time) => first_at_or_after(batch, time, from, MAX_INFLATED_BYTES),
+            Self::GreatestUpTo(limit) => {
+                max_timestamp_record(batch, limit, from, MAX_INFLATED_BYTES)
+            }
+        }
+    }
+}
+
+/// Whether a search may take long: nobody else's request is to wait for it.
+fn takes_long(batch: &[u8]) -> bool {
+    BatchHeader::parse(batch).is_ok_and(|header| {
+        let is_plain = header.attributes.compression() == Some(Compression::None);
+        !is_plain || header.record_count > INLINE_RECORDS
+    })
+}
+
 impl Reader {
+    /// Searches one batch from offset `from` on.
+    ///
+    /// # Errors
+    /// What is wrong with the batch.
+    pub(super) async fn search_batch(
+        &self,
+        batch: Bytes,
+        sought: Sought,
+        from: Offset,
+    ) -> Result<Option<TimestampHit>, String> {
+        let found = if takes_long(&batch) {
+            // Never closed; without a permit there would merely be more at once.
+            let _permit = self.searches.acquire().await.ok();
+            let work = move || sought.search(&batch, from);
+            let searched = self.runtime.tasks.blocking("log-search", work).await;
+            searched.map_err(|panic| panic.to_string())?
+        } else {
+            sought.search(&batch, from)
+        };
+        found.map_err(|error| error.to_string())
+    }
+
     /// The first record in extents at or after offset `from` and below `end` whose timestamp is at
     /// least `timestamp`, timestamps in any order.
     ///
@@ -91,7 +150,34 @@ impl Reader {
             let start = usize::try_from(range.start - block.range.start).unwrap_or(usize::MAX);
             let end = usize::try_from(range.end - block.range.start).unwrap_or(usize::MAX);
             let chunk = bytes.slice(start.min(bytes.len())..end.min(bytes.len()));
-            if let Some(hit) = search_batches(extent, &chunk, wanted)? {
+            if let Some(hit) = self.search_batches(extent, &chunk, wanted).await? {
+                return Ok(Some(hit));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Searches whole batches in order.
+    async fn search_batches(
+        &self,
+        extent: &Extent,
+        bytes: &Bytes,
+        wanted: Wanted,
+    ) -> Result<Option<TimestampHit>, ReadError> {
+        let mut at = 0;
+        while let Some(place) = batch_at(bytes, at) {
+            let place = place.map_err(|what| corrupt(extent, what))?;
+            at = place.end;
+            if place.header.base_offset >= wanted.end {
+                break;
+            }
+            if place.header.max_timestamp < wanted.timestamp {
+                continue;
+            }
+            let batch = bytes.slice(place.start..place.end);
+            let sought = Sought::FirstFrom(wanted.timestamp);
+            let found = self.search_batch(batch, sought, wanted.from).await;
+            if let Some(hit) = found.map_err(|what| corrupt(extent, what))? {
                 return Ok(Some(hit));
             }
         }
@@ -184,38 +270,34 @@ impl Reader {
             if place.header.last_offset() < from {
                 continue;
             }
-            let lower = best_below(&bytes, &place, from, bound);
+            let lower = self.best_below(&bytes, &place, from, bound).await;
             best = best.max(lower.map_err(|what| corrupt(extent, what))?);
         }
         Ok(best)
     }
 }
 
-/// The largest record timestamp below `bound` at or after `from` in one batch, if the batch
-/// straddles `from`; else its maximum, if that is below the bound.
-fn best_below(
-    bytes: &Bytes,
-    place: &Place,
-    from: Offset,
-    bound: i64,
-) -> Result<Option<i64>, String> {
-    if place.header.base_offset >= from {
-        return Ok(Some(place.header.max_timestamp).filter(|max| *max < bound));
-    }
-    let batch = bytes.slice(place.start..place.end);
-    let mut best = None;
-    let mut floor = i64::MIN;
-    // Climb: each hit is larger than the one before.
-    while let Some(hit) = first_at_or_after(&batch, floor, from, MAX_INFLATED_BYTES)
-        .map_err(|error| error.to_string())?
-    {
-        if hit.timestamp >= bound {
-            break;
+impl Reader {
+    /// The largest record timestamp below `bound` at or after `from` in one batch, if the batch
+    /// straddles `from`; else its maximum, if that is below the bound.
+    async fn best_below(
+        &self,
+        bytes: &Bytes,
+        place: &Place,
+        from: Offset,
+        bound: i64,
+    ) -> Result<Option<i64>, String> {
+        if place.header.base_offset >= from {
+            return Ok(Some(place.header.max_timestamp).filter(|max| *max < bound));
         }
-        best = Some(hit.timestamp);
-        floor = hit.timestamp.saturating_add(1);
+        let Some(limit) = bound.checked_sub(1) else {
+            return Ok(None);
+        };
+        let batch = bytes.slice(place.start..place.end);
+        let sought = Sought::GreatestUpTo(limit);
+        let hit = self.search_batch(batch, sought, from).await?;
+        Ok(hit.map(|hit| hit.timestamp))
     }
-    Ok(best)
 }
 
 fn corrupt(extent: &Extent, what: impl ToString) -> ReadError {
@@ -223,26 +305,4 @@ fn corrupt(extent: &Extent, what: impl ToString) -> ReadError {
         key: keys::data_key(extent.object),
         what: what.to_string(),
     }
-}
-
-/// Searches whole batches in order.
-fn search_batches(
-    extent: &Extent,
-    bytes: &Bytes,
-    wanted: Wanted,
-) -> Result<Option<TimestampHit>, ReadError> {
-    let mut at = 0;
-    while let Some(place) = batch_at(bytes, at) {
-        let place = place.map_err(|what| corrupt(extent, what))?;
-        at = place.end;
-        if place.header.base_offset >= wanted.end {
-            break;
-        }
-        let batch = bytes.get(place.start..place.end).unwrap_or_default();
-        let found = first_at_or_after(batch, wanted.timestamp, wanted.from, MAX_INFLATED_BYTES);
-        if let Some(hit) = found.map_err(|error| corrupt(extent, error))? {
-            return Ok(Some(hit));
-        }
-    }
-    Ok(None)
 }

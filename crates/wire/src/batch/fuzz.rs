@@ -113,5 +113,5 @@ fn read(bytes: &Bytes) {
         }
     }
     let _ = first_at_or_after(bytes, 1, Offset(0), MAX_INFLATED);
-    let _ = max_timestamp_record(bytes, MAX_INFLATED);
+    let _ = max_timestamp_record(bytes, i64::MAX, Offset(0), MAX_INFLATED);
 }

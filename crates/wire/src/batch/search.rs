@@ -29,47 +29,51 @@ pub fn first_at_or_after(
     from: Offset,
     max_inflated: u64,
 ) -> Result<Option<TimestampHit>, RecordsError> {
-    find(batch, max_inflated, |header, hit| {
-        if header.max_timestamp < timestamp || header.last_offset() < from {
-            return Step::Never;
-        }
-        match hit {
-            Some(hit) if hit.timestamp >= timestamp && hit.offset >= from => Step::Found,
-            _ => Step::On,
-        }
-    })
+    let (header, records) = split(batch)?;
+    if header.max_timestamp < timestamp || header.last_offset() < from {
+        return Ok(None);
+    }
+    let mut found = None;
+    walk(&header, records, max_inflated, |hit| {
+        found = Some(hit).filter(|hit| hit.timestamp >= timestamp && hit.offset >= from);
+        found.is_some()
+    })?;
+    Ok(found)
 }
 
-/// The first record with the batch's greatest timestamp (ListOffsets -3, KIP-734).
+/// Of the records at or after offset `from` whose timestamp is at most `limit`, the first that has
+/// the greatest (ListOffsets -3, KIP-734). One walk, whatever the order of timestamps.
 ///
 /// # Errors
 /// The batch cannot be read up to the record.
 pub fn max_timestamp_record(
     batch: &[u8],
+    limit: i64,
+    from: Offset,
     max_inflated: u64,
-) -> Result<Option<TimestampHit>, RecordsError> {
-    find(batch, max_inflated, |header, hit| match hit {
-        Some(hit) if hit.timestamp == header.max_timestamp => Step::Found,
-        _ => Step::On,
-    })
-}
-
-enum Step {
-    On,
-    Found,
-    Never,
-}
-
-/// Walks the records until `judge` has found one; it is asked once before, without a record.
-fn find(
-    batch: &[u8],
-    max_inflated: u64,
-    judge: impl Fn(&BatchHeader, Option<TimestampHit>) -> Step,
 ) -> Result<Option<TimestampHit>, RecordsError> {
     let (header, records) = split(batch)?;
-    if matches!(judge(&header, None), Step::Never) {
+    if header.last_offset() < from {
         return Ok(None);
     }
+    let mut best: Option<TimestampHit> = None;
+    walk(&header, records, max_inflated, |hit| {
+        let is_better = best.is_none_or(|best| hit.timestamp > best.timestamp);
+        if is_better && hit.timestamp <= limit && hit.offset >= from {
+            best = Some(hit);
+        }
+        best.is_some_and(|best| best.timestamp == header.max_timestamp)
+    })?;
+    Ok(best)
+}
+
+/// Shows the records to `judge`, until it says that it has seen enough.
+fn walk(
+    header: &BatchHeader,
+    records: &[u8],
+    max_inflated: u64,
+    mut judge: impl FnMut(TimestampHit) -> bool,
+) -> Result<(), RecordsError> {
     let codec_id = header.attributes.codec_id();
     let codec = header
         .attributes
@@ -83,19 +87,16 @@ fn find(
             error => RecordsError::Record { index, error },
         };
         let meta = walk_record(&mut source).map_err(bad)?;
-        let timestamp = meta.timestamp(&header).map_err(bad)?;
+        let timestamp = meta.timestamp(header).map_err(bad)?;
         let offset = Offset(
             header
                 .base_offset
                 .0
                 .wrapping_add(i64::from(meta.offset_delta)),
         );
-        let hit = TimestampHit { offset, timestamp };
-        match judge(&header, Some(hit)) {
-            Step::On => {}
-            Step::Found => return Ok(Some(hit)),
-            Step::Never => return Ok(None),
+        if judge(TimestampHit { offset, timestamp }) {
+            break;
         }
     }
-    Ok(None)
+    Ok(())
 }

@@ -149,6 +149,7 @@ proptest! {
         times in proptest::collection::vec(-1_i64..20, 1..20),
         wanted in 0_i64..25,
         from in 0_i64..25,
+        limit in prop_oneof![-2_i64..21, Just(i64::MAX)],
         codec in 0_usize..5,
     ) {
         let mut builder = BatchBuilder::new(Compression::ALL[codec]);
@@ -164,9 +165,11 @@ proptest! {
         });
         let first = all.clone().find(|hit| hit.timestamp >= wanted && hit.offset.0 >= from);
         prop_assert_eq!(first_at_or_after(&batch, wanted, Offset(from), 1 << 20), Ok(first));
-        let greatest = times.iter().max().copied();
-        let latest = all.clone().find(|hit| Some(hit.timestamp) == greatest);
-        prop_assert_eq!(max_timestamp_record(&batch, 1 << 20), Ok(latest));
+        let within = all.filter(|hit| hit.timestamp <= limit && hit.offset.0 >= from);
+        let greatest = within.clone().map(|hit| hit.timestamp).max();
+        let latest = within.clone().find(|hit| Some(hit.timestamp) == greatest);
+        let found = max_timestamp_record(&batch, limit, Offset(from), 1 << 20);
+        prop_assert_eq!(found, Ok(latest));
     }
 }
 
