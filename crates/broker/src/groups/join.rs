@@ -16,6 +16,35 @@ const PENDING_IDS_MAX: usize = 10_000;
 /// A rebalance waits at least so long, whatever clients say: a time-out of nothing would spin.
 const REBALANCE_TIMEOUT_MIN_MS: i64 = 1_000;
 
+/// Who offers what, counted once, as a member may offer many protocols.
+#[derive(Default)]
+struct Offered<'a> {
+    members: usize,
+    /// How many offer it, and the last one counted: a name may come twice.
+    protocols: BTreeMap<&'a str, (usize, usize)>,
+}
+
+impl<'a> Offered<'a> {
+    fn by(members: impl Iterator<Item = &'a Member>) -> Self {
+        let mut offered = Self::default();
+        for member in members {
+            offered.members += 1;
+            for protocol in &member.protocols {
+                let (count, last) = offered.protocols.entry(&protocol.name).or_default();
+                *count += usize::from(*last < offered.members);
+                *last = offered.members;
+            }
+        }
+        offered
+    }
+
+    /// True if all of the members offer it.
+    fn is_common(&self, name: &str) -> bool {
+        let count = self.protocols.get(name).map_or(0, |(count, _)| *count);
+        count == self.members
+    }
+}
+
 /// A JoinGroup request.
 #[derive(Clone, Debug)]
 pub struct Join {
@@ -80,6 +109,7 @@ impl Group {
             .sum();
         if join.protocol_type.is_empty()
             || join.protocols.is_empty()
+            || join.protocols.len() > limits.protocols_max
             || bytes > limits.metadata_bytes_max
             || !self.supports(&join.protocol_type, &join.protocols, &join.member_id)
         {
@@ -94,15 +124,9 @@ impl Group {
             return true;
         }
         let same_type = self.protocol_type.as_deref() == Some(protocol_type);
-        let others = || {
-            self.members
-                .values()
-                .filter(|member| member.id != member_id)
-        };
-        same_type
-            && protocols
-                .iter()
-                .any(|p| others().all(|member| member.supports(&p.name)))
+        let members = self.members.values();
+        let offered = Offered::by(members.filter(|member| member.id != member_id));
+        same_type && protocols.iter().any(|p| offered.is_common(&p.name))
     }
 
     /// True if there is room under `group.max.size`. A rebalance sheds what is over it, after the
@@ -495,9 +519,10 @@ impl Group {
     /// The protocol that most members prefer among those all support; ties go to the first by name.
     fn vote(&self) -> Option<String> {
         let mut votes: BTreeMap<&str, usize> = BTreeMap::new();
-        let common = |name: &str| self.members.values().all(|member| member.supports(name));
+        let offered = Offered::by(self.members.values());
         for member in self.members.values() {
-            if let Some(choice) = member.protocols.iter().find(|p| common(&p.name)) {
+            let mut protocols = member.protocols.iter();
+            if let Some(choice) = protocols.find(|p| offered.is_common(&p.name)) {
                 *votes.entry(&choice.name).or_default() += 1;
             }
         }

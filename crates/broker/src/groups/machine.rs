@@ -141,6 +141,8 @@ pub struct GroupLimits {
     pub size_max: usize,
     /// Longest member metadata of all protocols together, in bytes.
     pub metadata_bytes_max: usize,
+    /// Most protocols that a member may offer. Clients offer a handful.
+    pub protocols_max: usize,
 }
 
 impl Default for GroupLimits {
@@ -151,6 +153,7 @@ impl Default for GroupLimits {
             initial_rebalance_delay_ms: 3_000,
             size_max: usize::try_from(i32::MAX).unwrap_or(usize::MAX),
             metadata_bytes_max: 16 << 20,
+            protocols_max: 1_000,
         }
     }
 }

@@ -54,12 +54,6 @@ impl Member {
             .unwrap_or_default()
     }
 
-    /// True if the member offers protocol `name`.
-    #[must_use]
-    pub fn supports(&self, name: &str) -> bool {
-        self.protocols.iter().any(|protocol| protocol.name == name)
-    }
-
     /// True if a request of this member is parked, so that its session cannot run out.
     pub(super) fn is_parked(&self) -> bool {
         self.awaiting_join.is_some() || self.awaiting_sync.is_some()

@@ -2,7 +2,7 @@
 
 use tidemill_broker::groups::{error::GroupError, machine::GroupState};
 
-use crate::sim::Sim;
+use crate::sim::{Sim, protocols};
 
 #[test]
 fn a_full_group_takes_nobody_in() {
@@ -73,4 +73,48 @@ fn metadata_without_end_is_refused() {
     let error = GroupError::InconsistentGroupProtocol;
     assert_eq!(sim.refused(reply).error, error);
     assert_eq!(sim.group.size(), 0);
+}
+
+#[test]
+fn protocols_without_end_are_refused() {
+    let mut sim = Sim::new();
+    let names: Vec<_> = (0..=sim.limits.protocols_max)
+        .map(|n| n.to_string())
+        .collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    for (names, is_taken) in [(&names[..], false), (&names[1..], true)] {
+        let mut join = sim.request("");
+        join.protocols = protocols(names);
+        let reply = sim.send(join);
+        assert_eq!(sim.group.size(), usize::from(is_taken));
+        if !is_taken {
+            let error = GroupError::InconsistentGroupProtocol;
+            assert_eq!(sim.refused(reply).error, error);
+        }
+    }
+}
+
+/// A name that comes twice in one request is offered once.
+#[test]
+fn a_protocol_is_common_only_if_everybody_offers_it() {
+    let mut sim = Sim::new();
+    let mut join = |names: &[&str]| {
+        let mut join = sim.request("");
+        join.protocols = protocols(names);
+        sim.send(join)
+    };
+    let first = join(&["own", "own", "both"]);
+    let second = join(&["own", "both", "both"]);
+    let third = join(&["both", "other"]);
+    let fourth = join(&["own", "own", "own", "other"]);
+    let error = GroupError::InconsistentGroupProtocol;
+    assert_eq!(
+        sim.refused(fourth).error,
+        error,
+        "the third offers none of these"
+    );
+    sim.pass(6_000);
+    for reply in [first, second, third] {
+        assert_eq!(sim.joined(reply).protocol_name.as_deref(), Some("both"));
+    }
 }
