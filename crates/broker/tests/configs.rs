@@ -69,6 +69,29 @@ async fn k61_configs_are_described_with_sources_and_synonyms() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_resource_named_twice_is_described_once() {
+    let h = start().await;
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    let resource = |kind, name| DescribeConfigsResource {
+        resource_type: kind,
+        resource_name: text(name),
+        configuration_keys: None,
+    };
+    let request = DescribeConfigsRequest {
+        resources: vec![resource(2, "t"), resource(4, "1"), resource(2, "t")],
+        ..DescribeConfigsRequest::default()
+    };
+    let response = client.call(4, &request).await;
+    let codes = response.results.iter().map(|result| result.error_code);
+    let codes: Vec<_> = codes.collect();
+    let twice = ErrorCode::INVALID_REQUEST;
+    assert_eq!(codes, [ErrorCode::NONE, ErrorCode::NONE, twice]);
+    assert!(response.results[0].configs.len() > 20);
+    assert!(response.results[2].configs.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn k62_k89_configs_are_changed_as_a_whole_or_not_at_all() {
     let h = start().await;
     let _id = h.topic("t", 1).await;

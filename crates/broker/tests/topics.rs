@@ -48,6 +48,20 @@ async fn k53_null_is_all_and_empty_is_none() {
     }
 }
 
+/// Otherwise a few bytes would cost the topic's partitions each time.
+#[tokio::test(start_paused = true)]
+async fn a_topic_named_again_and_again_is_described_once() {
+    let h = start().await;
+    h.topic("t", 2).await;
+    let mut client = h.connect();
+    for version in 4..=13 {
+        let names = asked(&["t", "none", "t", "none", "t"]);
+        let response = metadata(&mut client, version, names, false).await;
+        assert_eq!(response.topics.len(), 2, "version {version}");
+        assert_eq!(response.topics[0].partitions.len(), 2);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn k53_k54_unknown_topics() {
     let h = start().await;

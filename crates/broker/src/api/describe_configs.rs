@@ -3,6 +3,8 @@
 //! v1 sources and synonyms; v3 types and documentation; v4 flexible. Topics and this broker; a
 //! broker's empty name shows what was set for all brokers (K61).
 
+use std::collections::BTreeSet;
+
 use tidemill_cluster::image::Topic;
 use tidemill_wire::{
     ErrorCode, Str,
@@ -25,8 +27,15 @@ pub(super) async fn handle(
     request: DescribeConfigsRequest,
 ) -> DescribeConfigsResponse {
     let (synonyms, documentation) = (request.include_synonyms, request.include_documentation);
+    let mut seen = BTreeSet::new();
     let results = request.resources.into_iter().map(|resource| {
-        let found = find(&context, &resource);
+        let found = if seen.insert((resource.resource_type, resource.resource_name.clone())) {
+            find(&context, &resource)
+        } else {
+            // All of it again for a few bytes.
+            let message = "a resource is named twice";
+            Err(Refusal::new(ErrorCode::INVALID_REQUEST, message))
+        };
         let DescribeConfigsResource {
             resource_type,
             resource_name,
@@ -39,9 +48,11 @@ pub(super) async fn handle(
         };
         match found {
             Ok(configs) => {
+                let keys: Option<BTreeSet<Str>> =
+                    configuration_keys.map(|keys| keys.into_iter().collect());
                 let wanted = |config: &DescribedConfig| {
-                    let keys = configuration_keys.as_ref();
-                    keys.is_none_or(|keys| keys.iter().any(|key| key == config.name))
+                    let keys = keys.as_ref();
+                    keys.is_none_or(|keys| keys.contains(config.name))
                 };
                 let configs = configs.into_iter().filter(wanted);
                 let entry = |config| entry(config, synonyms, documentation);

@@ -3,6 +3,8 @@
 //! v3 authorized operations; v4 static members; v5 flexible; v6 GROUP_ID_NOT_FOUND with a message
 //! instead of a dead group.
 
+use std::collections::BTreeSet;
+
 use tidemill_wire::{
     ErrorCode, Str,
     messages::describe_groups::{
@@ -26,8 +28,14 @@ pub(super) async fn handle(
         return Outcome::Close;
     }
     let mut groups = Vec::with_capacity(request.groups.len());
+    let mut seen = BTreeSet::new();
     for id in request.groups {
-        let mut group = one(&context, id).await;
+        let mut group = if seen.insert(id.clone()) {
+            one(&context, id).await
+        } else {
+            // All its members again for a few bytes.
+            refused(&context, id, ErrorCode::INVALID_REQUEST)
+        };
         if request.include_authorized_operations {
             group.authorized_operations = GROUP_OPERATIONS;
         }

@@ -2,6 +2,8 @@
 //!
 //! v3 flexible; v4 filter by state (KIP-518); v5 filter by type (KIP-848). All groups are classic.
 
+use std::collections::BTreeSet;
+
 use tidemill_wire::{
     ErrorCode, Str,
     messages::list_groups::{ListGroupsRequest, ListGroupsResponse, ListedGroup},
@@ -19,15 +21,13 @@ pub(super) async fn handle(
     if context.fresh().await.is_err() {
         return Outcome::Close;
     }
-    let named = |filter: &[Str], name: &str| {
-        filter.is_empty()
-            || filter
-                .iter()
-                .any(|wanted| wanted.eq_ignore_ascii_case(name))
+    let (states, types) = (set(&request.states_filter), set(&request.types_filter));
+    let named = |filter: &BTreeSet<String>, name: &str| {
+        filter.is_empty() || filter.contains(&name.to_ascii_lowercase())
     };
     let view = |cell: &Cell| {
         let group = &cell.machine;
-        let wanted = named(&request.states_filter, group.state().name());
+        let wanted = named(&states, group.state().name());
         (wanted && !cell.is_void()).then(|| ListedGroup {
             group_id: group.id.clone().into(),
             protocol_type: group.protocol_type().unwrap_or_default().to_owned().into(),
@@ -35,7 +35,7 @@ pub(super) async fn handle(
             group_type: CLASSIC.into(),
         })
     };
-    let groups = if named(&request.types_filter, CLASSIC) {
+    let groups = if named(&types, CLASSIC) {
         context.broker.coordinator().views(view)
     } else {
         Ok(Vec::new())
@@ -48,4 +48,12 @@ pub(super) async fn handle(
         ..ListGroupsResponse::default()
     }
     .into()
+}
+
+/// A filter, case ignored.
+fn set(filter: &[Str]) -> BTreeSet<String> {
+    filter
+        .iter()
+        .map(|name| name.to_ascii_lowercase())
+        .collect()
 }

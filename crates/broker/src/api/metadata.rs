@@ -5,7 +5,10 @@
 //! cluster operations go to DescribeCluster; v12 lookup by id; v13 top-level error. Unknown topics
 //! are created before the answer if request and broker allow it (K54).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use tidemill_cluster::{Image, image::Topic};
 use tidemill_log::Superseded;
@@ -88,9 +91,13 @@ fn all(context: &Context) -> Vec<MetadataResponseTopic> {
 
 async fn named(
     context: &Context,
-    topics: Vec<MetadataRequestTopic>,
+    mut topics: Vec<MetadataRequestTopic>,
     may_create: bool,
 ) -> Vec<MetadataResponseTopic> {
+    // A topic is described once, as Kafka does: otherwise a name repeated would cost its partitions
+    // each time.
+    let mut seen = BTreeSet::new();
+    topics.retain(|topic| seen.insert((topic.topic_id, topic.name.clone())));
     let image = context.broker.cluster().image();
     let may_create = may_create && context.broker.config().auto_create_topics;
     let mut refused = BTreeMap::new();

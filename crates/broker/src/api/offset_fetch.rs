@@ -4,6 +4,8 @@
 //! require_stable (always so: there are no transactions yet); v8 several groups; v9 member epochs
 //! (KIP-848, left out: classic groups have none); v10 topic ids.
 
+use std::collections::BTreeSet;
+
 use tidemill_cluster::Image;
 use tidemill_wire::{
     ErrorCode, Str,
@@ -25,6 +27,10 @@ const TOPIC_ID_FROM: i16 = 10;
 /// The first version with an error of the whole.
 const GROUP_ERROR_FROM: i16 = 2;
 
+/// What was told of a group: all of it, or a partition. Told again for each time it is named, some
+/// bytes of a request would cost a commit's metadata, or all commits of a group.
+type Seen = BTreeSet<(Str, Option<(TopicId, Str, i32)>)>;
+
 pub(super) async fn handle(
     context: Context,
     request: OffsetFetchRequest,
@@ -34,8 +40,9 @@ pub(super) async fn handle(
     }
     if context.version >= GROUPS_FROM {
         let mut groups = Vec::with_capacity(request.groups.len());
+        let mut seen = Seen::new();
         for group in request.groups {
-            groups.push(one(&context, group).await);
+            groups.push(one(&context, group, &mut seen).await);
         }
         return OffsetFetchResponse {
             groups,
@@ -58,7 +65,8 @@ pub(super) async fn handle(
         topics,
         ..OffsetFetchRequestGroup::default()
     };
-    single(&context, one(&context, group).await).into()
+    let group = one(&context, group, &mut Seen::new()).await;
+    single(&context, group).into()
 }
 
 /// The layout before v8, which knows one group.
@@ -88,7 +96,18 @@ fn single(context: &Context, group: OffsetFetchResponseGroup) -> OffsetFetchResp
     }
 }
 
-async fn one(context: &Context, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup {
+async fn one(
+    context: &Context,
+    request: OffsetFetchRequestGroup,
+    seen: &mut Seen,
+) -> OffsetFetchResponseGroup {
+    if request.topics.is_none() && !seen.insert((request.group_id.clone(), None)) {
+        return OffsetFetchResponseGroup {
+            group_id: request.group_id,
+            error_code: context.error(ErrorCode::INVALID_REQUEST),
+            ..OffsetFetchResponseGroup::default()
+        };
+    }
     let coordinator = context.broker.coordinator();
     let image = context.broker.cluster().image();
     let offsets = if coordinator.is_led() {
@@ -101,7 +120,12 @@ async fn one(context: &Context, request: OffsetFetchRequestGroup) -> OffsetFetch
     let offsets = offsets.unwrap_or_default();
     let topics = match request.topics {
         Some(topics) => {
-            let topic = |topic| asked(context, &image, &offsets, topic, error_code);
+            let group = &request.group_id;
+            let mut first = |topic: &OffsetFetchRequestTopics, index| {
+                let part = (topic.topic_id, topic.name.clone(), index);
+                seen.insert((group.clone(), Some(part)))
+            };
+            let topic = |topic| asked(context, (&image, &offsets), topic, error_code, &mut first);
             topics.into_iter().map(topic).collect()
         }
         None => all(&image, &offsets, context.version),
@@ -132,10 +156,10 @@ fn all(image: &Image, offsets: &Offsets, version: i16) -> Vec<OffsetFetchRespons
 
 fn asked(
     context: &Context,
-    image: &Image,
-    offsets: &Offsets,
+    (image, offsets): (&Image, &Offsets),
     topic: OffsetFetchRequestTopics,
     error_code: ErrorCode,
+    first: &mut impl FnMut(&OffsetFetchRequestTopics, i32) -> bool,
 ) -> OffsetFetchResponseTopics {
     let by_id = context.version >= TOPIC_ID_FROM;
     let name = match by_id {
@@ -147,6 +171,9 @@ fn asked(
     let part = |index: &i32| match &name {
         None => missing(*index, context.error(ErrorCode::UNKNOWN_TOPIC_ID)),
         Some(_) if error_code != ErrorCode::NONE => missing(*index, error_code),
+        Some(_) if !first(&topic, *index) => {
+            missing(*index, context.error(ErrorCode::INVALID_REQUEST))
+        }
         Some(name) => found(offsets, name, *index),
     };
     OffsetFetchResponseTopics {

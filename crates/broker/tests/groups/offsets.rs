@@ -11,6 +11,7 @@ use tidemill_wire::{
     messages::{
         delete_records::{DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic},
         delete_topics::{DeleteTopicState, DeleteTopicsRequest},
+        describe_groups::DescribeGroupsRequest,
         fetch::PartitionData,
         list_offsets::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic},
         offset_commit::OffsetCommitRequest,
@@ -70,6 +71,57 @@ async fn k50_k51_what_was_committed_comes_back_and_nothing_is_minus_one() {
     let refused = client.call(8, &request).await;
     let code = refused.topics[0].partitions[0].error_code;
     assert_eq!(code, ErrorCode::ILLEGAL_GENERATION);
+}
+
+/// A few bytes more do not bring everything again.
+#[tokio::test(start_paused = true)]
+async fn what_is_named_twice_is_told_once() {
+    let h = start().await;
+    h.topic("t", 3).await;
+    let mut client = h.connect();
+    let request = commit_request("g", "t", &[(1, 5)]);
+    client.call(8, &request).await;
+    let group = |topics| OffsetFetchRequestGroup {
+        group_id: text("g"),
+        topics,
+        ..OffsetFetchRequestGroup::default()
+    };
+    let topic = OffsetFetchRequestTopics {
+        name: text("t"),
+        partition_indexes: vec![1, 2, 1],
+        ..OffsetFetchRequestTopics::default()
+    };
+    let request = OffsetFetchRequest {
+        groups: vec![
+            group(Some(vec![topic.clone(), topic])),
+            group(None),
+            group(None),
+        ],
+        ..OffsetFetchRequest::default()
+    };
+    let response = client.call(8, &request).await;
+    let twice = ErrorCode::INVALID_REQUEST;
+    assert_eq!(response.groups[1].topics.len(), 1);
+    assert_eq!(response.groups[2].error_code, twice);
+    assert!(response.groups[2].topics.is_empty());
+    let parts = response.groups[0]
+        .topics
+        .iter()
+        .flat_map(|topic| &topic.partitions);
+    let parts: Vec<_> = parts
+        .map(|part| (part.committed_offset, part.error_code))
+        .collect();
+    let (told, nothing) = ((5, ErrorCode::NONE), (-1, ErrorCode::NONE));
+    let again = (-1, twice);
+    assert_eq!(parts, [told, nothing, again, again, again, again]);
+
+    let request = DescribeGroupsRequest {
+        groups: vec![text("g"), text("g")],
+        ..DescribeGroupsRequest::default()
+    };
+    let described = client.call(5, &request).await.groups;
+    let codes: Vec<_> = described.iter().map(|group| group.error_code).collect();
+    assert_eq!(codes, [ErrorCode::NONE, twice]);
 }
 
 async fn fetch_all(client: &mut Client, version: i16, topics: Option<Vec<i32>>) -> Vec<i64> {

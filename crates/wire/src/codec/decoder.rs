@@ -15,6 +15,9 @@ const ARRAY_MEMORY_BASE: usize = 4 << 20;
 /// (one-letter topics with one partition) take 10 to 12; an attacker's would take 40.
 const ARRAY_MEMORY_PER_BYTE: usize = 16;
 
+/// Memory that the arrays of one message may take, whatever its length: a million partitions.
+const ARRAY_MEMORY_MAX: usize = 256 << 20;
+
 /// Reads one message from shared bytes.
 pub struct Decoder {
     buf: Bytes,
@@ -33,7 +36,8 @@ impl Decoder {
         let end = buf.len();
         let budget = end
             .saturating_mul(ARRAY_MEMORY_PER_BYTE)
-            .saturating_add(ARRAY_MEMORY_BASE);
+            .saturating_add(ARRAY_MEMORY_BASE)
+            .min(ARRAY_MEMORY_MAX);
         Self {
             buf,
             pos: 0,
