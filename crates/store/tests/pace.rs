@@ -45,8 +45,9 @@ proptest! {
     fn base_and_rate_are_told_apart(
         seed in any::<u64>(),
         which in 0..3usize,
-        // Of smaller ones the rate is known too badly to be tested on a thousand samples: of 400 KB,
-        // each of which takes 5 ms beside delays that vary by 10, to 15 % (one standard error).
+        // Of smaller ones the rate is known too badly to be tested on a thousand samples: of
+        // 400 KB, each of which takes 5 ms beside delays that vary by 10, to 15 % (one standard
+        // error).
         large in (1u64 << 20)..(2 << 20),
         large_every in 1u64..40,
         stalls in 0..3u32,
