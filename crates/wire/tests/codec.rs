@@ -83,6 +83,16 @@ fn arrays_take_memory_in_proportion_to_their_bytes() {
 }
 
 #[test]
+fn arrays_take_no_more_memory_than_a_bound_however_many_bytes_there_are() {
+    // Topics of twelve bytes each: no more in memory than sixteen times that.
+    let count: u32 = 6_000_000;
+    let mut bytes = count.to_be_bytes().to_vec();
+    bytes.extend(std::iter::repeat_n(*b"\0\x0aabcdefghij", count as usize).flatten());
+    let error = decode::<MetadataRequest>(&bytes, 0).expect_err("too much memory");
+    assert_eq!(error.kind, DecodeErrorKind::MemoryLimit);
+}
+
+#[test]
 fn lengths_below_minus_one() {
     let error = decode::<MetadataRequest>(&[0xff, 0xff, 0xff, 0xfe], 1).expect_err("negative");
     assert_eq!(error.kind, DecodeErrorKind::NegativeLength(-2));

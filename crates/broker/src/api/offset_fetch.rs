@@ -4,7 +4,7 @@
 //! require_stable (always so: there are no transactions yet); v8 several groups; v9 member epochs
 //! (KIP-848, left out: classic groups have none); v10 topic ids.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tidemill_cluster::Image;
 use tidemill_wire::{
@@ -27,9 +27,33 @@ const TOPIC_ID_FROM: i16 = 10;
 /// The first version with an error of the whole.
 const GROUP_ERROR_FROM: i16 = 2;
 
-/// What was told of a group: all of it, or a partition. Told again for each time it is named, some
-/// bytes of a request would cost a commit's metadata, or all commits of a group.
-type Seen = BTreeSet<(Str, Option<(TopicId, Str, i32)>)>;
+/// A partition of a group's offsets, by its topic's id or name; none is all of the group.
+type Part = (TopicId, Str, i32);
+
+/// What a request was told so far. Looked up and told again for each time it is named, some bytes
+/// of a request would cost a commit's metadata, or all commits of a group.
+#[derive(Default)]
+struct Told {
+    offsets: BTreeMap<Str, Result<Offsets, ErrorCode>>,
+    parts: BTreeSet<(Str, Option<Part>)>,
+}
+
+impl Told {
+    /// Looks a group's offsets up, if they are not here yet.
+    async fn look_up(&mut self, context: &Context, group: &Str) {
+        if self.offsets.contains_key(group) {
+            return;
+        }
+        let coordinator = context.broker.coordinator();
+        let offsets = if coordinator.is_led() {
+            coordinator.offsets(group).await
+        } else {
+            // Nobody has committed anything anywhere.
+            Ok(Offsets::new())
+        };
+        self.offsets.insert(group.clone(), offsets);
+    }
+}
 
 pub(super) async fn handle(
     context: Context,
@@ -40,9 +64,9 @@ pub(super) async fn handle(
     }
     if context.version >= GROUPS_FROM {
         let mut groups = Vec::with_capacity(request.groups.len());
-        let mut seen = Seen::new();
+        let mut told = Told::default();
         for group in request.groups {
-            groups.push(one(&context, group, &mut seen).await);
+            groups.push(one(&context, group, &mut told).await);
         }
         return OffsetFetchResponse {
             groups,
@@ -65,7 +89,7 @@ pub(super) async fn handle(
         topics,
         ..OffsetFetchRequestGroup::default()
     };
-    let group = one(&context, group, &mut Seen::new()).await;
+    let group = one(&context, group, &mut Told::default()).await;
     single(&context, group).into()
 }
 
@@ -99,36 +123,35 @@ fn single(context: &Context, group: OffsetFetchResponseGroup) -> OffsetFetchResp
 async fn one(
     context: &Context,
     request: OffsetFetchRequestGroup,
-    seen: &mut Seen,
+    told: &mut Told,
 ) -> OffsetFetchResponseGroup {
-    if request.topics.is_none() && !seen.insert((request.group_id.clone(), None)) {
+    told.look_up(context, &request.group_id).await;
+    let Told { offsets, parts } = told;
+    if request.topics.is_none() && !parts.insert((request.group_id.clone(), None)) {
         return OffsetFetchResponseGroup {
             group_id: request.group_id,
             error_code: context.error(ErrorCode::INVALID_REQUEST),
             ..OffsetFetchResponseGroup::default()
         };
     }
-    let coordinator = context.broker.coordinator();
     let image = context.broker.cluster().image();
-    let offsets = if coordinator.is_led() {
-        coordinator.offsets(&request.group_id).await
-    } else {
-        // Nobody has committed anything anywhere.
-        Ok(Offsets::new())
+    let none = Offsets::new();
+    let (offsets, error_code) = match offsets.get(&request.group_id) {
+        Some(Ok(offsets)) => (offsets, ErrorCode::NONE),
+        Some(Err(code)) => (&none, *code),
+        None => (&none, ErrorCode::UNKNOWN_SERVER_ERROR),
     };
-    let error_code = offsets.as_ref().err().copied().unwrap_or(ErrorCode::NONE);
-    let offsets = offsets.unwrap_or_default();
     let topics = match request.topics {
         Some(topics) => {
             let group = &request.group_id;
             let mut first = |topic: &OffsetFetchRequestTopics, index| {
                 let part = (topic.topic_id, topic.name.clone(), index);
-                seen.insert((group.clone(), Some(part)))
+                parts.insert((group.clone(), Some(part)))
             };
-            let topic = |topic| asked(context, (&image, &offsets), topic, error_code, &mut first);
+            let topic = |topic| asked(context, (&image, offsets), topic, error_code, &mut first);
             topics.into_iter().map(topic).collect()
         }
-        None => all(&image, &offsets, context.version),
+        None => all(&image, offsets, context.version),
     };
     OffsetFetchResponseGroup {
         group_id: request.group_id,

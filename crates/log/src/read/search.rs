@@ -171,7 +171,8 @@ impl Reader {
             if place.header.base_offset >= wanted.end {
                 break;
             }
-            if place.header.max_timestamp < wanted.timestamp {
+            let header = &place.header;
+            if header.max_timestamp < wanted.timestamp || header.last_offset() < wanted.from {
                 continue;
             }
             let batch = bytes.slice(place.start..place.end);
