@@ -61,6 +61,10 @@ pub struct BrokerConfig {
     pub listeners: Vec<(Listener, Listener)>,
     /// `tidemill.admin.listen`; none if empty.
     pub admin_listen: Option<SocketAddr>,
+    /// `socket.receive.buffer.bytes`; none is the system's own.
+    pub receive_buffer_bytes: Option<u32>,
+    /// `socket.send.buffer.bytes`; none is the system's own.
+    pub send_buffer_bytes: Option<u32>,
     /// `socket.request.max.bytes`.
     pub request_max_bytes: usize,
     /// `connections.max.idle.ms`.
@@ -127,6 +131,8 @@ impl BrokerConfig {
             data_location: get.text("tidemill.data")?,
             listeners: listeners::resolve(&settings)?,
             admin_listen: admin_listen(&get)?,
+            receive_buffer_bytes: get.buffer("socket.receive.buffer.bytes")?,
+            send_buffer_bytes: get.buffer("socket.send.buffer.bytes")?,
             request_max_bytes: get.size("socket.request.max.bytes")?,
             idle_max: get.span("connections.max.idle.ms")?,
             connections_max: get.size("max.connections")?,
@@ -353,6 +359,11 @@ impl Typed<'_> {
 
     fn size(&self, name: &str) -> Result<usize, ConfigError> {
         self.number(name)
+    }
+
+    /// Bytes of a socket's buffer; -1 is the system's own number.
+    fn buffer(&self, name: &str) -> Result<Option<u32>, ConfigError> {
+        Ok(u32::try_from(self.number::<i64>(name)?).ok())
     }
 
     /// Milliseconds; -1 is for ever.

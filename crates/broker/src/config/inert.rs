@@ -340,8 +340,6 @@ pub(super) const INERT: &[ConfigDef] = &[
     inert("socket.connection.setup.timeout.max.ms", Long, Some("30000")),
     inert("socket.connection.setup.timeout.ms", Long, Some("10000")),
     inert("socket.listen.backlog.size", Int, Some("50")),
-    inert("socket.receive.buffer.bytes", Int, Some("102400")),
-    inert("socket.send.buffer.bytes", Int, Some("102400")),
     inert("ssl.allow.dn.changes", Boolean, Some("false")),
     inert("ssl.allow.san.changes", Boolean, Some("false")),
     inert("ssl.cipher.suites", List, Some("")),

@@ -101,6 +101,18 @@ pub(super) const OURS: &[ConfigDef] = &[
         "Connections at once; further ones wait to be accepted.",
     ),
     fixed(
+        "socket.receive.buffer.bytes",
+        (Int, Some("-1"), PositiveOrUnlimited),
+        "Bytes the system keeps of a connection's requests before they are read (SO_RCVBUF); -1 \
+         leaves it to the system, which gives a busy one more.",
+    ),
+    fixed(
+        "socket.send.buffer.bytes",
+        (Int, Some("102400"), PositiveOrUnlimited),
+        "Bytes the system takes of a connection's responses before they are read (SO_SNDBUF); -1 \
+         leaves it to the system.",
+    ),
+    fixed(
         "socket.request.max.bytes",
         (Int, Some("104857600"), AtLeast(1)),
         "Longest request; a longer one closes its connection.",

@@ -14,6 +14,7 @@ const OTHER_DEFAULTS: &[&str] = &[
     "max.connections",                // Kafka's 2^31-1 is no limit
     "max.decompressed.message.bytes", // Kafka's 2 GiB is no limit
     "node.id",                        // 1 where Kafka has none
+    "socket.receive.buffer.bytes",    // the system's: a small one costs a read for each 200 KB
 ];
 
 fn rows(kind: &str) -> impl Iterator<Item = Vec<&'static str>> {

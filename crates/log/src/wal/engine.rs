@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::{
     Progress, Wal,
     object::{Encoded, Landed, whole},
-    queue::Queued,
+    queue::{Queue, Queued},
     stage::{Cutting, Fragment, Needs, Staged},
     ticket::Pending,
     tuning::Tuning,
@@ -97,7 +97,12 @@ impl Engine {
             {
                 return None;
             }
-            let due = self.wal.gathered(queue.small_due(now), now);
+            let due = if self.gathers_on(&queue, now) {
+                // So does an entry that fills the object.
+                None
+            } else {
+                self.wal.gathered(queue.small_due(now), now)
+            };
             if due.is_some_and(|due| due <= now) {
                 let entries = queue.take_small(now);
                 drop(queue);
@@ -127,6 +132,13 @@ impl Engine {
                 return due;
             }
         }
+    }
+
+    /// True if small entries had better wait for more: enough of them are in flight.
+    fn gathers_on(&self, queue: &Queue, now: Instant) -> bool {
+        let limits = &self.wal.limits;
+        let small_in_flight = self.in_flight - self.bulk_in_flight;
+        small_in_flight >= limits.gather_from && queue.due_bytes(now) < limits.gather_bytes
     }
 
     /// Sends one object that holds whole entries.

@@ -43,6 +43,11 @@ impl Lane {
         Some(self.hurried.map_or(*first, |hurried| hurried.min(*first)))
     }
 
+    /// Bytes of its entries, without what they take in a directory.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub fn is_full(&self, target: usize) -> bool {
         self.bytes >= target
     }

@@ -168,7 +168,7 @@ impl Queue {
         let due = self.tuning.due(latency, now, self.lanes[class].last_put);
         let lane = self.join(class, before);
         let full = self.tuning.object_bytes(Latency::ALL[lane]);
-        self.lanes[lane].push(entry, due, full)
+        self.lanes[lane].push(entry, due, full.min(limits.gather_bytes))
     }
 
     /// The lane in which a small entry waits.
@@ -213,6 +213,13 @@ impl Queue {
         let at_once = lane.is_full(full) || self.phase == Phase::Draining;
         let due = lane.due()?;
         Some(if at_once { now } else { due })
+    }
+
+    /// Bytes of small entries that have to leave now.
+    pub fn due_bytes(&self, now: Instant) -> usize {
+        let all = 0..self.lanes.len();
+        let is_due = |class: &usize| self.due(*class, now).is_some_and(|due| due <= now);
+        all.filter(is_due).map(|class| self.lanes[class].bytes()).sum()
     }
 
     /// Takes small entries for one object: those of the most urgent class that is due, and as many

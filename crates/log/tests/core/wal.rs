@@ -15,11 +15,16 @@ use tidemill_wire::ids::Offset;
 use crate::harness::{CLUSTER, World, append, batch, lead, partition, simulate};
 
 fn stall(world: &World, number: u64, seconds: u64) {
-    let key = world.wal(1).key(number);
-    let fault = Fault::Stall(Duration::from_secs(seconds));
-    world
-        .faulty
-        .set_plan(FaultPlan::none().rule(Rule::new(Operation::Put, key, fault)));
+    stall_all(world, number..=number, seconds);
+}
+
+fn stall_all(world: &World, numbers: impl Iterator<Item = u64>, seconds: u64) {
+    let plan = numbers.fold(FaultPlan::none(), |plan, number| {
+        let fault = Fault::Stall(Duration::from_secs(seconds));
+        let key = world.wal(1).key(number);
+        plan.rule(Rule::new(Operation::Put, key, fault))
+    });
+    world.faulty.set_plan(plan);
 }
 
 async fn objects(world: &World) -> u64 {
@@ -167,6 +172,39 @@ fn spacing_gathers_by_class_and_an_earlier_flush_takes_all() {
         send(0, Latency::Economy).wait().await.unwrap();
         let waited = start.elapsed();
         assert!(waited >= Duration::from_millis(240), "waited {waited:?}");
+    });
+}
+
+#[test]
+fn a_disk_that_is_busy_gets_fewer_and_larger_objects() {
+    simulate(4, |world| async move {
+        let log = world
+            .open_with(1, LogLimits::local(), Recovered::default())
+            .await;
+        for index in 0..40 {
+            lead(&log, index);
+        }
+        stall_all(&world, 1..=3, 10);
+        let mut tickets = Vec::new();
+        for index in 0..20 {
+            tickets.push(append(&log, index, batch(b"x", 1)));
+            world.sleep_ms(1).await;
+        }
+        assert_eq!(log.next_number(), 3, "two are on their way, the rest waits");
+        // What makes a megabyte leaves at once, with all that waited.
+        for index in 20..40 {
+            tickets.push(append(&log, index, batch(&vec![b'x'; 60_000], 1)));
+        }
+        world.sleep_ms(1).await;
+        assert_eq!(log.next_number(), 4);
+        tickets.push(append(&log, 0, batch(b"after", 1)));
+        world.sleep_ms(9_000).await;
+        assert_eq!(log.next_number(), 4, "waits for one of them to land");
+        world.sleep_ms(2_000).await;
+        assert_eq!(log.next_number(), 5);
+        for ticket in &tickets {
+            ticket.wait().await.unwrap();
+        }
     });
 }
 

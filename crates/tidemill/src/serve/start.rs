@@ -251,7 +251,7 @@ async fn bind(config: &BrokerConfig) -> Result<Vec<(TcpSocket, Advertised)>, Sta
     let mut sockets = Vec::new();
     for (listener, advertised) in &config.listeners {
         let address = listener.bind_address();
-        let socket = bind_one(&address)
+        let socket = bind_one(&address, config)
             .await
             .map_err(|source| StartError::Listen { address, source })?;
         sockets.push((socket, advertise(advertised)));
@@ -267,7 +267,7 @@ async fn bind(config: &BrokerConfig) -> Result<Vec<(TcpSocket, Advertised)>, Sta
     Ok(sockets)
 }
 
-async fn bind_one(address: &str) -> io::Result<TcpSocket> {
+async fn bind_one(address: &str, config: &BrokerConfig) -> io::Result<TcpSocket> {
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in tokio::net::lookup_host(address).await? {
         let socket = if address.is_ipv4() {
@@ -277,6 +277,13 @@ async fn bind_one(address: &str) -> io::Result<TcpSocket> {
         };
         // Connections of a predecessor that linger do not count as taken.
         socket.set_reuseaddr(true)?;
+        // Connections inherit both; the one for receiving counts only if set before they open.
+        if let Some(bytes) = config.receive_buffer_bytes {
+            socket.set_recv_buffer_size(bytes)?;
+        }
+        if let Some(bytes) = config.send_buffer_bytes {
+            socket.set_send_buffer_size(bytes)?;
+        }
         match socket.bind(address) {
             Ok(()) => return Ok(socket),
             Err(error) => failed = error,
