@@ -75,8 +75,8 @@ impl LogLimits {
         Self {
             spacing_low: Duration::ZERO,
             follows_store: false,
-            // Measured: one PUT at a time reaches a third of the disk's rate, four two thirds, eight
-            // all of it.
+            // Measured: one PUT at a time reaches a third of the disk's rate, four two thirds,
+            // eight all of it.
             puts_in_flight_max: 8,
             bulk_in_flight_max: 6,
             // Measured: an object costs CPU for its inode, names and syncs as a quarter of a

@@ -194,6 +194,62 @@ async fn a_torn_object_is_set_aside() {
     assert_eq!(directory.list("", None, 10).await, Ok(Vec::new()));
 }
 
+/// Names of everything below a directory.
+fn names(root: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(root).expect("lists");
+    let mut names = Vec::new();
+    for entry in entries {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            names.extend(self::names(&path));
+        } else {
+            let name = path.file_name().expect("a name");
+            names.push(name.to_string_lossy().into_owned());
+        }
+    }
+    names
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_made_ready_before_show_nowhere_and_outlive_their_directory() {
+    for sync in [LocalSync::Always, LocalSync::Os] {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let options = DirectoryOptions {
+            sync,
+            ..DirectoryOptions::default()
+        };
+        let opened = Directory::open(dir.path(), options, Runtime::system())
+            .await
+            .expect("opens");
+        let key = |n: u64| format!("0f/wal/7/{n:020}");
+        let body = |n: u64| object(id(n as u8), &[b'x'; 3_000]);
+        for n in 1..=40 {
+            let answer = opened.put_if_absent(&key(n), body(n)).await.expect("puts");
+            assert_eq!(answer, PutAnswer::Created);
+            let again = opened.put_if_absent(&key(n), body(99)).await.expect("puts");
+            assert_eq!(again, PutAnswer::Exists);
+        }
+        let mut shown = names(dir.path());
+        shown.retain(|name| name != "LOCK");
+        shown.sort();
+        let expected: Vec<_> = (1..=40).map(|n| format!("{n:020}")).collect();
+        assert_eq!(shown, expected);
+        std::fs::remove_dir_all(dir.path().join("0f/wal/7/~0000000000000000")).expect("removes");
+        for n in 41..=50 {
+            let answer = opened.put_if_absent(&key(n), body(n)).await.expect("puts");
+            assert_eq!(answer, PutAnswer::Created);
+        }
+        for n in 41..=50 {
+            let read = opened.get(&key(n)).await.expect("reads");
+            assert_eq!(read, joined(&body(n)));
+        }
+        assert_eq!(
+            opened.get(&key(1)).await.expect_err("gone").kind,
+            StoreErrorKind::NotFound
+        );
+    }
+}
+
 #[tokio::test]
 async fn space_is_told() {
     let dir = tempfile::tempdir().expect("a temporary directory");

@@ -45,6 +45,8 @@ fn defaults_are_those_of_the_documentation() {
         Duration::from_secs(7 * 24 * 3600)
     );
     assert!(config.auto_create_topics);
+    assert_eq!(config.send_buffer_bytes, Some(100 << 10));
+    assert_eq!(config.receive_buffer_bytes, None, "the system's own");
     let limits = NetLimits::from(&config);
     assert_eq!(limits.request_max_bytes, 100 << 20);
     assert_eq!(limits.idle_max, Duration::from_secs(600));

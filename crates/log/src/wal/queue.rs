@@ -219,7 +219,9 @@ impl Queue {
     pub fn due_bytes(&self, now: Instant) -> usize {
         let all = 0..self.lanes.len();
         let is_due = |class: &usize| self.due(*class, now).is_some_and(|due| due <= now);
-        all.filter(is_due).map(|class| self.lanes[class].bytes()).sum()
+        all.filter(is_due)
+            .map(|class| self.lanes[class].bytes())
+            .sum()
     }
 
     /// Takes small entries for one object: those of the most urgent class that is due, and as many

@@ -5,6 +5,7 @@
 //! directory. So a named file is whole and durable, and a crash leaves nothing but spare names,
 //! which the next start removes.
 
+mod backend;
 mod direct;
 mod dirs;
 pub mod fs;
@@ -13,6 +14,7 @@ mod layout;
 mod listing;
 mod open;
 mod real;
+mod spares;
 
 use std::{
     collections::BTreeSet,
@@ -25,18 +27,17 @@ use std::{
     },
 };
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use tidemill_runtime::Runtime;
 
 use self::{
     dirs::Dirs,
-    fs::{Fs, Lock, ReadFile, Space, TempFile},
+    fs::{Fs, Lock, ReadFile, TempFile},
     handles::Handles,
 };
 use crate::{
-    backend::{Backend, ObjectMeta, Payload, PutAnswer},
+    backend::{ObjectMeta, Payload, PutAnswer},
     envelope::Envelope,
     error::{StoreError, StoreErrorKind},
     key,
@@ -45,6 +46,9 @@ use crate::{
 pub use open::{DirectoryOptions, LocalSync};
 pub use real::{OpenFile, RealFs};
 
+/// Longest object that is written where it is asked for, if it need not be synced: its copy into
+/// the page cache takes less time than waking another thread does.
+const INLINE_MAX: u64 = 16 << 10;
 /// Times a create starts over when its directory is removed under it by a trim.
 const DIR_RETRIES: usize = 16;
 
@@ -165,6 +169,20 @@ impl Inner {
             }
         }
         Err(io::Error::other("its directory is removed again and again"))
+    }
+
+    /// The directory of a number of a write-ahead log.
+    fn wal_dir(&self, key: &str) -> Option<PathBuf> {
+        layout::is_wal(key).then(|| self.root.join(layout::dir_of(key)))
+    }
+
+    /// True if a write is so short that it needs no thread of its own: nothing is created or
+    /// synced, and no listing is under way.
+    fn writes_at_once(&self, key: &str, dir: Option<&Path>, body: &Payload) -> bool {
+        let is_short = !self.syncs(key) && body.len() <= INLINE_MAX;
+        is_short
+            && !self.scan.is_locked_exclusive()
+            && dir.is_some_and(|dir| self.fs.has_spare(dir))
     }
 
     fn put(&self, key: &str, body: &Payload) -> Result<PutAnswer, StoreError> {
@@ -464,108 +482,4 @@ fn first_slice_put_id(body: &Payload) -> Option<crate::envelope::PutId> {
     body.slices()
         .first()
         .and_then(|slice| Envelope::peek_put_id(slice))
-}
-
-impl Directory {
-    async fn blocking<T: Send + 'static>(
-        &self,
-        operation: &'static str,
-        key: &str,
-        work: impl FnOnce(&Inner, &str) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let inner = self.inner.clone();
-        let owned = key.to_owned();
-        let run = self
-            .runtime
-            .tasks
-            .blocking("store-file", move || work(&inner, &owned))
-            .await;
-        run.unwrap_or_else(|panic| {
-            let message = panic.to_string();
-            Err(StoreError::new(
-                StoreErrorKind::Unknown,
-                operation,
-                key,
-                message,
-            ))
-        })
-    }
-}
-
-#[async_trait]
-impl Backend for Directory {
-    async fn put_if_absent(&self, key: &str, body: Payload) -> Result<PutAnswer, StoreError> {
-        self.blocking("put", key, move |inner, key| inner.put(key, &body))
-            .await
-    }
-
-    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
-        self.blocking("get", key, |inner, key| inner.read(key, None))
-            .await
-    }
-
-    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
-        self.blocking("get", key, |inner, key| inner.read(key, Some(range)))
-            .await
-    }
-
-    fn open(&self, key: &str) -> Option<(Arc<OpenFile>, u64)> {
-        self.inner.lend(key)
-    }
-
-    fn opened(&self, key: &str) -> Option<(Arc<OpenFile>, u64)> {
-        let (file, len) = self.inner.handles.get(key)?;
-        Some((file.shared()?, len))
-    }
-
-    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        self.blocking("head", key, Inner::head).await
-    }
-
-    async fn delete(&self, key: &str) -> Result<(), StoreError> {
-        self.blocking("delete", key, Inner::delete).await
-    }
-
-    async fn list(
-        &self,
-        prefix: &str,
-        start_after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ObjectMeta>, StoreError> {
-        let after = start_after.map(str::to_owned);
-        let work = move |inner: &Inner, prefix: &str| inner.list(prefix, after.as_deref(), limit);
-        self.blocking("list", prefix, work).await
-    }
-
-    async fn copy_if_absent(&self, from: &str, to: &str) -> Result<PutAnswer, StoreError> {
-        let from = from.to_owned();
-        self.blocking("copy", to, move |inner, to| inner.copy(&from, to))
-            .await
-    }
-
-    async fn space(&self) -> Result<Option<Space>, StoreError> {
-        self.blocking("space", "", |inner, _| {
-            let space = inner.fs.space(&inner.root);
-            space
-                .map(Some)
-                .map_err(|error| io_error("space", "", &error))
-        })
-        .await
-    }
-
-    fn may_tear(&self) -> bool {
-        !self.inner.is_synced()
-    }
-
-    async fn set_aside(&self, key: &str) -> Result<bool, StoreError> {
-        self.blocking("set aside", key, Inner::set_aside).await
-    }
-
-    fn is_local(&self) -> bool {
-        true
-    }
-
-    fn describe(&self) -> String {
-        format!("file:{}", self.inner.root.display())
-    }
 }

@@ -117,6 +117,23 @@ pub trait Fs: Debug + Send + Sync + 'static {
     /// As the file system's open.
     fn temp(&self, dir: &Path, spare: &Path) -> io::Result<Box<dyn TempFile>>;
 
+    /// True if [`Fs::temp`] has a file for `dir` that need not be created first.
+    fn has_spare(&self, dir: &Path) -> bool {
+        let _ = dir;
+        false
+    }
+
+    /// True if [`Fs::make_spares`] has something to do.
+    fn wants_spares(&self, dir: &Path) -> bool {
+        let _ = dir;
+        false
+    }
+
+    /// Creates files for the next [`Fs::temp`]s in `dir`. What fails is left to them.
+    fn make_spares(&self, dir: &Path) {
+        let _ = dir;
+    }
+
     /// Opens a file for reading.
     ///
     /// # Errors

@@ -19,6 +19,7 @@ use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags};
 use super::{
     direct::Direct,
     fs::{DirEntry, DirHandle, Fs, Lock, LockAnswer, ReadFile, Space, Stat, TempFile},
+    spares::Spares,
 };
 
 /// Slices in one vectored write; the kernel's limit is 1,024.
@@ -30,6 +31,7 @@ pub struct RealFs {
     /// Set once the file system has refused files without a name (or `/proc` is missing).
     named_only: AtomicBool,
     direct: Arc<Direct>,
+    spares: Spares,
     /// Files open for reading.
     open: Arc<AtomicUsize>,
 }
@@ -215,7 +217,8 @@ impl Lock for RealLock {
 }
 
 impl RealFs {
-    fn nameless(&self, dir: &Path) -> io::Result<Option<Box<dyn TempFile>>> {
+    /// A new file without a name; `None` if the file system knows none.
+    fn nameless(&self, dir: &Path) -> io::Result<Option<File>> {
         if self.named_only.load(Ordering::Relaxed) {
             return Ok(None);
         }
@@ -224,8 +227,7 @@ impl RealFs {
             Ok(fd) => {
                 let file = File::from(fd);
                 if Path::new(&proc_name(&file)).exists() {
-                    let direct = self.direct.clone();
-                    return Ok(Some(Box::new(Nameless { file, direct })));
+                    return Ok(Some(file));
                 }
             }
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => {}
@@ -238,8 +240,10 @@ impl RealFs {
 
 impl Fs for RealFs {
     fn temp(&self, dir: &Path, spare: &Path) -> io::Result<Box<dyn TempFile>> {
-        if let Some(nameless) = self.nameless(dir)? {
-            return Ok(nameless);
+        let ready = self.spares.take(dir).map(Some);
+        if let Some(file) = ready.map_or_else(|| self.nameless(dir), Ok)? {
+            let direct = self.direct.clone();
+            return Ok(Box::new(Nameless { file, direct }));
         }
         let file = OpenOptions::new()
             .write(true)
@@ -251,6 +255,18 @@ impl Fs for RealFs {
             spare: spare.to_owned(),
             moved: false,
         }))
+    }
+
+    fn has_spare(&self, dir: &Path) -> bool {
+        self.spares.has(dir)
+    }
+
+    fn wants_spares(&self, dir: &Path) -> bool {
+        !self.named_only.load(Ordering::Relaxed) && self.spares.are_few(dir)
+    }
+
+    fn make_spares(&self, dir: &Path) {
+        self.spares.make(dir, || self.nameless(dir));
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
