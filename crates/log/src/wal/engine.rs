@@ -98,7 +98,7 @@ impl Engine {
                 return None;
             }
             let due = if self.gathers_on(&queue, now) {
-                // So does an entry that fills the object.
+                // A PUT that lands wakes the engine, and so does the entry that makes it enough.
                 None
             } else {
                 self.wal.gathered(queue.small_due(now), now)

@@ -217,19 +217,19 @@ impl Queue {
 
     /// Bytes of small entries that have to leave now.
     pub fn due_bytes(&self, now: Instant) -> usize {
-        let all = 0..self.lanes.len();
-        let is_due = |class: &usize| self.due(*class, now).is_some_and(|due| due <= now);
-        all.filter(is_due)
-            .map(|class| self.lanes[class].bytes())
-            .sum()
+        let due = (0..self.lanes.len()).filter(|class| self.is_due(*class, now));
+        due.map(|class| self.lanes[class].bytes()).sum()
+    }
+
+    fn is_due(&self, class: usize, now: Instant) -> bool {
+        self.due(class, now).is_some_and(|due| due <= now)
     }
 
     /// Takes small entries for one object: those of the most urgent class that is due, and as many
     /// cheaper ones as hardly lengthen the PUT.
     pub fn take_small(&mut self, now: Instant) -> Vec<Queued> {
         let mut classes = 0..self.lanes.len();
-        let is_due = |class: &usize| self.due(*class, now).is_some_and(|due| due <= now);
-        let Some(class) = classes.find(is_due) else {
+        let Some(class) = classes.find(|class| self.is_due(*class, now)) else {
             return Vec::new();
         };
         let mut taken = Vec::new();
