@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, value_parser};
 
 use crate::{compare::Scenario, latency::Case, load::Check};
 
@@ -221,7 +221,7 @@ pub struct Started {
     #[arg(long)]
     pub dir: Option<PathBuf>,
     /// First port; the next forty are used.
-    #[arg(long, default_value_t = 29_192)]
+    #[arg(long, default_value_t = 29_192, value_parser = value_parser!(u16).range(1..=65_495))]
     pub port: u16,
     /// Serve models over HTTP as S3 instead of behind the store's interface. Broker, client and
     /// S3 server then share the machine.
@@ -332,7 +332,7 @@ pub struct Compare {
     #[arg(long, default_value_t = 0.5)]
     pub warmup_gib: f64,
     /// First port; the next thirty are used.
-    #[arg(long, default_value_t = 29_092)]
+    #[arg(long, default_value_t = 29_092, value_parser = value_parser!(u16).range(1..=65_495))]
     pub port: u16,
     /// Seconds before an idle broker's memory is read.
     #[arg(long, default_value_t = 10)]

@@ -46,7 +46,7 @@ impl Child {
         runtime: &Runtime,
     ) -> Result<Self, BenchError> {
         // Whoever serves there would be measured in its stead.
-        for port in metrics.into_iter().chain([port]) {
+        for port in [port].into_iter().chain(metrics) {
             let taken = format!("port {port} (choose others by `--port`)");
             TcpListener::bind(("127.0.0.1", port)).map_err(BenchError::io(taken))?;
         }
