@@ -212,7 +212,14 @@ async fn check_objects(world: &Arc<World>) -> Vec<Finding> {
             let garbage = report.garbage.iter().filter(|f| !world.is_late(&f.key));
             let garbage = garbage.map(|f| format!("I20 garbage: {f}"));
             world.note(&format!("fsck: {} objects", report.objects));
-            damage.chain(garbage).collect()
+            let counted = report.objects + report.pending + report.garbage.len() as u64;
+            let stored = store
+                .list_all("")
+                .await
+                .map_or(counted, |all| all.len() as u64);
+            let uncounted = (report.damage.is_empty() && counted != stored)
+                .then(|| format!("I22: fsck counts {counted} of {stored} objects: {report:?}"));
+            damage.chain(garbage).chain(uncounted).collect()
         }
         Err(error) => vec![format!("fsck failed: {error}")],
     }

@@ -222,6 +222,8 @@ impl Metadata<'_> {
             // Named below.
             Err(MetadataError::Gap { .. }) => None,
         };
+        // `root`, which has been read.
+        self.report.objects += 1;
         let snapshots = self.read_snapshots().await?;
         self.check_entries(&snapshots).await?;
         Ok(known)

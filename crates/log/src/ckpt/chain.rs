@@ -34,6 +34,8 @@ pub struct ChainState {
     pub newest: Option<CheckpointId>,
     /// The closing checkpoint with its number, if the log is closed.
     pub closing: Option<(u64, ClosingCheckpoint)>,
+    /// The number of the last full checkpoint; lower ones count no more.
+    pub begins_at: u64,
     /// All lower WAL numbers are in the checkpoints.
     pub replay_from: u64,
     /// The partitions whose state it holds.
@@ -52,6 +54,7 @@ impl ChainState {
     /// Applies the next checkpoint of the chain.
     pub fn apply(&mut self, checkpoint: &Checkpoint, id: CheckpointId) {
         if checkpoint.full {
+            self.begins_at = id.number;
             self.partitions.clear();
             self.garbage.clear();
             self.dropped.clear();

@@ -6,6 +6,7 @@
 //! them for holes. What nobody names is garbage. What a live broker may be working on is neither.
 
 mod data;
+mod rest;
 mod survey;
 mod wal;
 
@@ -20,7 +21,6 @@ use tidemill_wire::ids::{PartitionId, WriterId};
 
 use crate::{
     ckpt::{ChainError, ChainState, read_chain},
-    keys,
     read::{ReadOptions, Reader},
     types::DataObjectId,
 };
@@ -57,7 +57,8 @@ pub struct Report {
     pub damage: Vec<Finding>,
     /// Objects that nobody lists and nobody will delete by itself.
     pub garbage: Vec<Finding>,
-    /// Objects that nobody lists and that a writer is about to delete.
+    /// Objects that nobody lists and that a writer will list or delete by itself: the live one what
+    /// it is working on, the next one what the last left.
     pub pending: u64,
     /// Keys that are no objects of the log: the metadata's, and strangers.
     pub others: Vec<String>,
@@ -67,7 +68,8 @@ pub struct Report {
     pub writers: u64,
     /// Partitions that were checked.
     pub partitions: u64,
-    /// Objects that were checked.
+    /// Objects that were checked. With [`pending`](Self::pending), garbage and others these are all
+    /// that a listing shows, each once.
     pub objects: u64,
     /// Bytes that were read (deep) or vouched for by directories.
     pub bytes: u64,
@@ -104,6 +106,8 @@ struct Check<'a> {
     report: Report,
     /// Objects that some partition lists.
     listed: BTreeSet<DataObjectId>,
+    /// Numbers of WALs that have been looked at.
+    wal_seen: BTreeSet<(WriterId, u64)>,
     /// Objects that a partition of a deleted topic lists.
     dropping: BTreeSet<DataObjectId>,
     progress: &'a (dyn Fn(&str) + Sync),
@@ -152,6 +156,7 @@ async fn check_once(
         found: survey::Survey::default(),
         report: Report::default(),
         listed: BTreeSet::new(),
+        wal_seen: BTreeSet::new(),
         dropping: BTreeSet::new(),
         progress,
     };
@@ -160,7 +165,7 @@ async fn check_once(
     check.check_markers(&chains).await?;
     let wal = check.check_wals(&chains).await?;
     check.check_partitions(&chains, &wal).await?;
-    check.find_garbage(&chains).await?;
+    check.account_for_rest(&chains).await?;
     Ok(check.report)
 }
 
@@ -225,87 +230,5 @@ impl Check<'_> {
             Err(error) if error.kind == StoreErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
-    }
-
-    /// What nobody lists.
-    async fn find_garbage(&mut self, chains: &Chains) -> Result<(), StoreError> {
-        let mut waiting = std::mem::take(&mut self.dropping);
-        let mut cleaning: BTreeSet<WriterId> = BTreeSet::new();
-        for chain in chains
-            .speakers
-            .iter()
-            .filter_map(|writer| chains.all.get(writer))
-        {
-            waiting.extend(&chain.garbage);
-            cleaning.extend(&chain.cleanup);
-        }
-        let newest_speaker = chains.speakers.last().copied();
-        for (object, _) in std::mem::take(&mut self.found.data) {
-            if self.listed.contains(&object) {
-                continue;
-            }
-            let chain = chains.all.get(&object.writer);
-            let in_flight = chain
-                .is_none_or(|chain| chain.closing.is_none() && object.seq >= chain.next_data_seq);
-            // Whoever takes over next looks through what a writer above the newest speaker left.
-            let to_be_inherited = newest_speaker.is_none_or(|newest| object.writer >= newest)
-                && chain.is_some_and(|chain| chain.closing.is_some());
-            if in_flight || to_be_inherited {
-                continue;
-            }
-            if waiting.contains(&object) || cleaning.contains(&object.writer) {
-                self.report.pending += 1;
-                continue;
-            }
-            let key = keys::data_key(object);
-            if self.exists(&key).await?.is_some() {
-                self.report.garbage(key, "no partition lists it");
-            }
-        }
-        self.find_old_logs(chains, &cleaning, newest_speaker).await
-    }
-
-    /// Logs of sealed writers that somebody has taken over from long ago.
-    async fn find_old_logs(
-        &mut self,
-        chains: &Chains,
-        cleaning: &BTreeSet<WriterId>,
-        newest_speaker: Option<WriterId>,
-    ) -> Result<(), StoreError> {
-        for (writer, chain) in &chains.all {
-            let Some((closing_number, closing)) = &chain.closing else {
-                continue;
-            };
-            if newest_speaker.is_none_or(|newest| *writer >= newest) {
-                continue;
-            }
-            let wal = self.found.wal.get(writer).cloned().unwrap_or_default();
-            let newest = wal.last_key_value().map(|(number, _)| *number);
-            let landed = wal
-                .keys()
-                .filter(|n| Some(**n) != newest && closing.landed(**n));
-            let checkpoints = self
-                .found
-                .checkpoints
-                .get(writer)
-                .cloned()
-                .unwrap_or_default();
-            let old = checkpoints.iter().filter(|number| *number < closing_number);
-            let left: Vec<String> = landed
-                .map(|number| format!("{}/{number:020}", keys::wal_prefix(*writer)))
-                .chain(old.map(|number| format!("{}/{number:020}", keys::ckpt_prefix(*writer))))
-                .collect();
-            if cleaning.contains(writer) {
-                self.report.pending += left.len() as u64;
-                continue;
-            }
-            for key in left {
-                if self.exists(&key).await?.is_some() {
-                    self.report
-                        .garbage(key, "its writer was sealed and its data is elsewhere");
-                }
-            }
-        }
-        Ok(())
     }
 }

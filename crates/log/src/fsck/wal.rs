@@ -51,6 +51,7 @@ impl Check<'_> {
                 }
                 self.report.objects += 1;
                 self.report.bytes += size;
+                self.wal_seen.insert((*writer, number));
                 if let Err(error) = self.marker(&log, number, size).await? {
                     let what = format!("closed marker: {error}");
                     self.report.damage(log.key(number), what);
@@ -107,6 +108,7 @@ impl Check<'_> {
             {
                 continue;
             }
+            self.wal_seen.insert((writer, *number));
             let Some(real) = self.wal_object(&log, *number, *size, offsets).await? else {
                 continue;
             };
@@ -136,7 +138,7 @@ impl Check<'_> {
 
     /// Checks one object of which a listing says the size; returns its `decided_below`, or `None`
     /// for a marker or a damaged one.
-    async fn wal_object(
+    pub(super) async fn wal_object(
         &mut self,
         log: &NumberedLog,
         number: u64,
@@ -144,6 +146,7 @@ impl Check<'_> {
         offsets: &mut WalOffsets,
     ) -> Result<Option<u64>, StoreError> {
         let key = log.key(number);
+        self.report.objects += 1;
         let mut tries = 0;
         let (bytes, directory) = loop {
             let bytes = match self.options.deep {
@@ -167,7 +170,6 @@ impl Check<'_> {
             }
         };
         let (directory, body_at) = directory;
-        self.report.objects += 1;
         if let Ok((_, _, expected)) = Envelope::decode_header(&bytes)
             && size != expected
         {

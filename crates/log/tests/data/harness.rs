@@ -324,6 +324,8 @@ impl Rig {
         assert_eq!(report.damage, [], "damage");
         assert_eq!(report.garbage, [], "garbage");
         assert!(report.others.is_empty());
+        let stored = store.list_all("").await.unwrap().len() as u64;
+        assert_eq!(report.objects + report.pending, stored, "{report:?}");
     }
 
     pub async fn merge_all(&mut self) {

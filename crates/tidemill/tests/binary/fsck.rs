@@ -44,6 +44,28 @@ fn sound_data_are_sound_beside_a_live_broker_too() {
     assert_eq!(broker.stop(), Some(0));
 }
 
+/// What it stopped with is somebody's too: each file is checked, or waits for the next broker.
+#[test]
+fn each_object_that_a_stopped_broker_leaves_is_counted_once() {
+    let dir = used_directory();
+    let ended = tidemill(dir.path(), &["fsck", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
+    let number = |name: &str| report[name].as_u64().expect("a number");
+    let data = dir.path().join("tidemill-data");
+    // `LOCK` is no object.
+    let stored = files_below(&data) - 1;
+    assert_eq!(number("objects") + number("pending"), stored, "{report}");
+    assert!(number("pending") > 0, "the WAL of the last run: {report}");
+}
+
+fn files_below(dir: &Path) -> u64 {
+    let entries = std::fs::read_dir(dir).expect("a directory");
+    let paths = entries.map(|entry| entry.expect("listed").path());
+    paths
+        .map(|path| if path.is_dir() { files_below(&path) } else { 1 })
+        .sum()
+}
+
 #[test]
 fn a_stranger_among_the_objects_is_garbage() {
     let dir = used_directory();

@@ -42,7 +42,7 @@ pub struct Findings {
     deep: bool,
     damage: Vec<Line>,
     garbage: Vec<Line>,
-    /// Superfluous objects that a broker is about to delete.
+    /// Objects that a broker will list or delete by itself.
     pending: u64,
     topics: u64,
     partitions: u64,
@@ -138,7 +138,7 @@ impl Findings {
         writeln!(
             out,
             "checked {}: {topics} topics, {partitions} partitions with data, {writers} writers, \
-             {objects} objects, {bytes} bytes; {pending} objects wait for deletion",
+             {objects} objects, {bytes} bytes; {pending} more are a broker's to list or delete",
             self.store
         )?;
         let how = if self.deep {
