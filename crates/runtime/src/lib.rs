@@ -8,6 +8,7 @@
 mod clock;
 mod entropy;
 mod histogram;
+mod pool;
 mod tasks;
 
 pub use clock::{Clock, Elapsed, Instant};

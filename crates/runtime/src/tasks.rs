@@ -13,7 +13,9 @@ use std::{
 
 use futures_util::FutureExt;
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
+
+use crate::pool::Pool;
 
 /// A task ended by a panic.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,8 +75,8 @@ struct Shared {
     next_id: AtomicU64,
     count: watch::Sender<usize>,
     panics: AtomicU64,
-    /// Blocking work runs where it is called, so that a simulation stays on one thread.
-    inline: bool,
+    /// For blocking work; none runs it where it is called, so that a simulation stays on one thread.
+    pool: Option<Pool>,
 }
 
 /// Spawns and counts tasks. Cheap to clone.
@@ -101,25 +103,25 @@ impl Drop for Registered {
 }
 
 impl Tasks {
-    /// A registry whose blocking work runs on Tokio's blocking pool.
+    /// A registry whose blocking work runs on threads of its own.
     #[must_use]
     pub fn new() -> Self {
-        Self::build(false)
+        Self::build(Some(Pool::default()))
     }
 
     /// A registry whose blocking work runs in place (simulation).
     #[must_use]
     pub fn inline() -> Self {
-        Self::build(true)
+        Self::build(None)
     }
 
-    fn build(inline: bool) -> Self {
+    fn build(pool: Option<Pool>) -> Self {
         Self(Arc::new(Shared {
             running: Mutex::new(BTreeMap::new()),
             next_id: AtomicU64::new(0),
             count: watch::channel(0).0,
             panics: AtomicU64::new(0),
-            inline,
+            pool,
         }))
     }
 
@@ -169,17 +171,24 @@ impl Tasks {
             std::panic::catch_unwind(AssertUnwindSafe(work))
                 .map_err(|panic| registered.0.panicked(name, &*panic))
         };
-        if self.0.inline {
+        let Some(pool) = &self.0.pool else {
             return run();
-        }
-        tokio::task::spawn_blocking(run)
-            .await
-            .unwrap_or_else(|error| {
-                Err(TaskPanic {
-                    name,
-                    message: error.to_string(),
-                })
+        };
+        let (done, result) = oneshot::channel();
+        // Whoever asked may be gone.
+        pool.submit(Box::new(move || drop(done.send(run()))));
+        result.await.unwrap_or_else(|_| {
+            Err(TaskPanic {
+                name,
+                message: "was not run".to_owned(),
             })
+        })
+    }
+
+    /// Threads that do blocking work or wait for it.
+    #[must_use]
+    pub fn blocking_threads(&self) -> usize {
+        self.0.pool.as_ref().map_or(0, Pool::threads)
     }
 
     /// Names of the running tasks, sorted.
