@@ -1,9 +1,9 @@
 //! Threads for work that may block.
 //!
 //! Whoever became idle last takes the next piece: caches stay warm, an allocator's heap per thread
-//! stays small, and what a burst needed beyond the usual ends soon after it. In turns, as waiters on
-//! one condition variable are woken, all threads of a burst would stay busy, each with its share of
-//! memory (measured: 98 threads and 2.4 GB after a recovery, 13 and 0.65 GB before it).
+//! stays small, and what a burst needed beyond the usual ends soon after it. In turns, as waiters
+//! on one condition variable are woken, all threads of a burst would stay busy, each with its share
+//! of memory (measured: 98 threads and 2.4 GB after a recovery, 13 and 0.65 GB before it).
 
 use std::{collections::VecDeque, io, sync::Arc, thread, time::Duration};
 

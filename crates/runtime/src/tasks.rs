@@ -75,7 +75,7 @@ struct Shared {
     next_id: AtomicU64,
     count: watch::Sender<usize>,
     panics: AtomicU64,
-    /// For blocking work; none runs it where it is called, so that a simulation stays on one thread.
+    /// For blocking work; none runs it in place, so that a simulation stays on one thread.
     pool: Option<Pool>,
 }
 

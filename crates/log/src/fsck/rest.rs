@@ -110,7 +110,8 @@ impl Check<'_> {
                 let mut elsewhere = WalOffsets::new();
                 self.wal_object(&log, number, size, &mut elsewhere).await?;
             }
-            if stays || (is_seen && !(is_old && !duties.cleaning.contains(&writer))) {
+            let is_somebodys = !is_old || duties.cleaning.contains(&writer);
+            if stays || (is_seen && is_somebodys) {
                 continue;
             }
             if is_seen {

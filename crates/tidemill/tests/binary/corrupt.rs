@@ -111,7 +111,7 @@ fn a_corrupt_object_fails_its_partition_alone_and_fsck_names_it() {
     assert_eq!(seen[0], (ErrorCode::CORRUPT_MESSAGE, 0));
     assert_eq!(seen[1].0, ErrorCode::NONE);
     assert!(seen[1].1 > 0, "its neighbour is served");
-    assert!(broker.err().contains(&flipped[0]), "{}", broker.err());
+    broker.tells(|line| line.contains(&flipped[0]));
     let ended = run(broker.cli(&["consume", "tides", "--exit"]), "");
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.err.contains("CORRUPT_MESSAGE"), "{ended:?}");

@@ -208,6 +208,15 @@ impl Broker {
         self.err.lock().expect("no panic while it is held").clone()
     }
 
+    /// Waits until it has written a line to standard error that `is_it` is true of.
+    pub fn tells(&self, is_it: impl Fn(&str) -> bool) {
+        let began = Instant::now();
+        while !self.err().lines().any(&is_it) {
+            assert!(began.elapsed() < SOON, "not told:\n{}", self.err());
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// The word after `label` in what it announced.
     pub fn said(&self, label: &str) -> String {
         let out = self.out();
