@@ -44,7 +44,7 @@ use tidemill_wire::{
 
 use crate::{
     Broker,
-    net::{Call, Frame, Peer, Reply, Weight},
+    net::{Call, Frame, Peer, Reply, Share, Weight},
 };
 
 /// How old a proof of leadership Fetch and Metadata may rest on (R7).
@@ -205,7 +205,7 @@ pub(crate) fn call(broker: &Arc<Broker>, peer: &Arc<Peer>, frame: Frame) -> Opti
     let Frame {
         bytes,
         began,
-        permit,
+        share,
     } = frame;
     let size = bytes.len();
     let mut decoder = Decoder::new(bytes);
@@ -241,7 +241,7 @@ pub(crate) fn call(broker: &Arc<Broker>, peer: &Arc<Peer>, frame: Frame) -> Opti
         return Some(api_versions::unsupported(&context));
     }
     match route(context, &mut decoder) {
-        Ok(call) => call.map(|call| holding(call, permit)),
+        Ok(call) => call.map(|call| holding(call, share)),
         Err(error) => {
             tracing::warn!(peer = %peer.host(), api = %key, version, %error, "malformed request");
             None
@@ -260,12 +260,12 @@ fn refuse(peer: &Peer, header: &RequestHeader) {
 }
 
 /// Keeps a large request's share of memory until it is answered.
-fn holding(call: Call, permit: Option<tokio::sync::OwnedSemaphorePermit>) -> Call {
-    let Some(permit) = permit else { return call };
+fn holding(call: Call, share: Option<Share>) -> Call {
+    let Some(share) = share else { return call };
     let reply = call.reply;
     let reply = Box::pin(async move {
         let reply = reply.await;
-        drop(permit);
+        drop(share);
         reply
     });
     Call {

@@ -19,8 +19,10 @@ use crate::net::NetLimits;
 use crate::topics::is_internal;
 
 /// Share of `tidemill.memory.bytes` that is left for objects on their way into the store: tail,
-/// block cache and pending bytes take a half, a quarter and an eighth by default.
+/// block cache, pending bytes and large requests take 7, 4, 2 and 1 sixteenths by default.
 const ROLL_MEMORY_SHARE: u64 = 8;
+/// Share of it for large requests.
+pub(super) const REQUEST_MEMORY_SHARE: u64 = 16;
 
 /// Limits of classic groups and their offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +69,8 @@ pub struct BrokerConfig {
     pub send_buffer_bytes: Option<u32>,
     /// `socket.request.max.bytes`.
     pub request_max_bytes: usize,
+    /// Memory for large requests in bytes (`queued.max.request.bytes`).
+    pub request_memory_bytes: usize,
     /// `connections.max.idle.ms`.
     pub idle_max: Duration,
     /// `max.connections`.
@@ -134,6 +138,7 @@ impl BrokerConfig {
             receive_buffer_bytes: get.buffer("socket.receive.buffer.bytes")?,
             send_buffer_bytes: get.buffer("socket.send.buffer.bytes")?,
             request_max_bytes: get.size("socket.request.max.bytes")?,
+            request_memory_bytes: request_memory(&get)?,
             idle_max: get.span("connections.max.idle.ms")?,
             connections_max: get.size("max.connections")?,
             fetch_max_bytes: get.size("fetch.max.bytes")?,
@@ -261,6 +266,7 @@ impl From<&BrokerConfig> for NetLimits {
     fn from(config: &BrokerConfig) -> Self {
         Self {
             request_max_bytes: config.request_max_bytes,
+            request_memory_bytes: config.request_memory_bytes,
             idle_max: config.idle_max,
             connections_max: config.connections_max,
             ..Self::default()
@@ -274,6 +280,14 @@ pub(super) fn latency(text: &str) -> Latency {
         "economy" => Latency::Economy,
         _ => Latency::Balanced,
     }
+}
+
+/// What no setting says is worked out.
+fn request_memory(get: &Typed<'_>) -> Result<usize, ConfigError> {
+    let bytes: i64 = get.number("queued.max.request.bytes")?;
+    let memory: u64 = get.number("tidemill.memory.bytes")?;
+    let bytes = u64::try_from(bytes).unwrap_or(memory / REQUEST_MEMORY_SHARE);
+    Ok(usize::try_from(bytes).unwrap_or(usize::MAX >> 3))
 }
 
 fn node_id(get: &Typed<'_>) -> Result<NodeId, ConfigError> {

@@ -208,7 +208,6 @@ pub(super) const INERT: &[ConfigDef] = &[
     inert("process.roles", List, None),
     hidden("producer.id.expiration.check.interval.ms", Int, Some("600000")),
     inert("producer.purgatory.purge.interval.requests", Int, Some("1000")),
-    inert("queued.max.request.bytes", Long, Some("-1")),
     inert("queued.max.requests", Int, Some("500")),
     inert("quota.window.num", Int, Some("11")),
     inert("quota.window.size.seconds", Int, Some("1")),

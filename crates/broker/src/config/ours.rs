@@ -113,6 +113,12 @@ pub(super) const OURS: &[ConfigDef] = &[
          leaves it to the system.",
     ),
     fixed(
+        "queued.max.request.bytes",
+        (Long, Some("-1"), AtLeast(-1)),
+        "Memory for requests of more than 64 KiB as they come and until they are answered; one \
+         may go beyond it. -1 is a sixteenth of `tidemill.memory.bytes`.",
+    ),
+    fixed(
         "socket.request.max.bytes",
         (Int, Some("104857600"), AtLeast(1)),
         "Longest request; a longer one closes its connection.",
@@ -299,7 +305,7 @@ pub(super) const OURS: &[ConfigDef] = &[
     fixed(
         "tidemill.cache.tail.bytes",
         (Long, None, AtLeast(0)),
-        "Memory for the newest records of all partitions. The default is half of \
+        "Memory for the newest records of all partitions. The default is 7/16 of \
          `tidemill.memory.bytes`, on a local directory at most 384 MiB.",
     ),
     fixed(

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use tidemill_cluster::image::Configs;
 
+use super::broker::REQUEST_MEMORY_SHARE;
 use super::def::{ConfigDef, Role, broker_def, broker_defs, nearest};
 use super::error::ConfigError;
 use super::layers::Layer;
@@ -81,10 +82,11 @@ impl Settings {
             "tidemill.pending.bytes",
             (memory / 8).max(1 << 20).to_string(),
         );
+        let tail = memory / 2 - memory / REQUEST_MEMORY_SHARE;
         let tail = if self.is_local() {
-            (memory / 2).min(LOCAL_TAIL_MAX_BYTES)
+            tail.min(LOCAL_TAIL_MAX_BYTES)
         } else {
-            memory / 2
+            tail
         };
         self.computed
             .insert("tidemill.cache.tail.bytes", tail.to_string());

@@ -2,8 +2,12 @@
 
 use std::{
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll},
+    time::Duration,
 };
 
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesOrdered};
@@ -24,6 +28,10 @@ use super::{
 /// cores are idle, as another thread is woken to look for work.
 const PARTS_IN_A_ROW: u32 = 4;
 
+/// A connection that is not read on is looked at this often: its client may have hung up, or send
+/// a large frame too slowly.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
 /// How far the broker's stop has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
@@ -39,6 +47,8 @@ pub enum Phase {
 struct Running {
     weight: Weight,
     reply: BoxFuture<'static, Reply>,
+    /// Requests of the connection that run and are no fetches.
+    others: Arc<AtomicUsize>,
 }
 
 impl Future for Running {
@@ -46,7 +56,11 @@ impl Future for Running {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let weight = self.weight;
-        self.reply.as_mut().poll(cx).map(|reply| (weight, reply))
+        let polled = self.reply.as_mut().poll(cx);
+        if polled.is_ready() && weight != Weight::Fetch {
+            self.others.fetch_sub(1, Ordering::Relaxed);
+        }
+        polled.map(|reply| (weight, reply))
     }
 }
 
@@ -55,6 +69,8 @@ type InFlight = FuturesOrdered<Running>;
 /// What happened in one turn of the loop.
 enum Turn {
     Answered((Weight, Reply)),
+    /// The client has hung up, and nothing runs but fetches that wait.
+    Abandoned,
     Written(std::io::Result<()>),
     Read(Result<Step, FrameError>),
     Room,
@@ -71,11 +87,17 @@ struct Connection<S> {
     in_flight: InFlight,
     produces: usize,
     fetches: usize,
+    /// Requests that run and are no fetches.
+    others: Arc<AtomicUsize>,
+    /// The client sends nothing more: nobody waits for what a fetch waits for.
+    hung_up: bool,
+    /// When the timer last came.
+    looked: Instant,
     /// Set while produced data has no room; ends when it has.
     muted: Option<BoxFuture<'static, ()>>,
     /// No further request is read.
     closing: bool,
-    /// Whether the last turn could read, to let silence count anew after a pause.
+    /// Whether this turn may read; after a pause silence counts anew.
     was_reading: bool,
     last_write: Instant,
     /// When the oldest response that waits to be written was ready.
@@ -122,6 +144,9 @@ pub async fn serve_connection<S, IO>(
         in_flight: FuturesOrdered::new(),
         produces: 0,
         fetches: 0,
+        others: Arc::default(),
+        hung_up: false,
+        looked: now,
         muted: None,
         closing: false,
         was_reading: true,
@@ -157,10 +182,17 @@ impl<S: Service> Connection<S> {
             if self.closing && self.in_flight.is_empty() && self.writer.is_empty() {
                 return true;
             }
+            self.note_reading();
+            // The deadline moves out by itself; only a nearer one needs a new timer.
+            if (self.reader.owed() || !self.was_reading) && self.deadline() < timer_at {
+                timer_at = self.deadline();
+                timer = Box::pin(clock.sleep_until(timer_at));
+            }
             let turn = self.turn(read, write, timer.as_mut(), phase).await;
             parts = if self.is_part(&turn) { parts + 1 } else { 0 };
             match turn {
                 Turn::Answered(answer) => self.answered(answer),
+                Turn::Abandoned => self.drop_running(),
                 Turn::Written(Ok(())) => self.written(clock.monotonic()),
                 Turn::Written(Err(error)) => {
                     if error.kind() == std::io::ErrorKind::UnexpectedEof {
@@ -171,17 +203,18 @@ impl<S: Service> Connection<S> {
                 }
                 Turn::Read(Ok(Step::Frame(frame))) => self.start(frame),
                 Turn::Read(Ok(Step::More)) => {}
-                Turn::Read(Ok(Step::End)) => self.closing = true,
+                Turn::Read(Ok(Step::End)) => (self.closing, self.hung_up) = (true, true),
                 Turn::Read(Err(error)) => {
                     self.log_close(&error);
                     self.closing = true;
                 }
                 Turn::Room => self.muted = None,
                 Turn::Timer => {
-                    if self.expired(clock.monotonic()) {
+                    if self.is_over(clock.monotonic()) {
                         return self.writer.is_empty();
                     }
-                    timer_at = self.deadline().max(clock.monotonic());
+                    self.hung_up |= !self.was_reading && write.is_hung_up();
+                    timer_at = self.next_look();
                     timer = Box::pin(clock.sleep_until(timer_at));
                 }
                 Turn::Phase => match *phase.borrow_and_update() {
@@ -193,11 +226,6 @@ impl<S: Service> Connection<S> {
             if parts == PARTS_IN_A_ROW {
                 parts = 0;
                 tokio::task::yield_now().await;
-            }
-            // The deadline moves out by itself; only a nearer one needs a new timer.
-            if self.reader.owed() && self.deadline() < timer_at {
-                timer_at = self.deadline();
-                timer = Box::pin(clock.sleep_until(timer_at));
             }
         }
     }
@@ -222,22 +250,14 @@ impl<S: Service> Connection<S> {
         R: AsyncRead + Unpin,
         W: Outgoing,
     {
-        if self.produces == 0 {
-            self.muted = None;
-        }
-        let reading = self.may_read();
-        if reading && !self.was_reading {
-            self.reader.resume(self.shared.clock.monotonic());
-        }
-        self.was_reading = reading;
+        let reading = self.was_reading;
         let muted = self.muted.is_some();
         // First what runs: a request just taken is started before the next one is read, and all
         // answers that are ready go out in one write.
         tokio::select! {
             biased;
-            Some(answer) = self.in_flight.next(), if !self.in_flight.is_empty() => {
-                Turn::Answered(answer)
-            }
+            turn = next_answer(&mut self.in_flight, self.hung_up.then_some(&*self.others)),
+                if !self.in_flight.is_empty() => turn,
             changed = phase.changed() => {
                 if changed.is_err() {
                     // The broker is gone.
@@ -257,6 +277,18 @@ impl<S: Service> Connection<S> {
             frame = self.reader.step(read, &self.shared), if reading => Turn::Read(frame),
             () = timer => Turn::Timer,
         }
+    }
+
+    /// Whether the next turn may read.
+    fn note_reading(&mut self) {
+        if self.produces == 0 {
+            self.muted = None;
+        }
+        let reading = self.may_read();
+        if reading && !self.was_reading {
+            self.reader.resume(self.shared.clock.monotonic());
+        }
+        self.was_reading = reading;
     }
 
     fn may_read(&self) -> bool {
@@ -281,7 +313,22 @@ impl<S: Service> Connection<S> {
             Weight::Fetch => self.fetches += 1,
             Weight::Light => {}
         }
-        self.in_flight.push_back(Running { weight, reply });
+        if weight != Weight::Fetch {
+            self.others.fetch_add(1, Ordering::Relaxed);
+        }
+        let others = Arc::clone(&self.others);
+        self.in_flight.push_back(Running {
+            weight,
+            reply,
+            others,
+        });
+    }
+
+    /// What runs is not answered.
+    fn drop_running(&mut self) {
+        self.in_flight = FuturesOrdered::new();
+        (self.produces, self.fetches) = (0, 0);
+        self.others = Arc::default();
     }
 
     fn answered(&mut self, (weight, reply): (Weight, Reply)) {
@@ -295,9 +342,8 @@ impl<S: Service> Connection<S> {
             Reply::Woken(slices, committed) => self.push(slices, Some(committed)),
             Reply::Nothing => {}
             Reply::Close => {
-                // What runs behind it is not answered: the client is to start over.
-                self.in_flight = FuturesOrdered::new();
-                (self.produces, self.fetches) = (0, 0);
+                // The client is to start over.
+                self.drop_running();
                 self.closing = true;
             }
         }
@@ -326,10 +372,44 @@ impl<S: Service> Connection<S> {
     /// When the connection must be looked at again.
     fn deadline(&self) -> Instant {
         let limits = &self.shared.limits;
-        if self.reader.owed() && self.was_reading {
-            return self.reader.last_read() + limits.frame_silence_max;
+        let idle = self.last_activity() + limits.idle_max;
+        if !self.was_reading {
+            return idle.min(self.last_activity().max(self.looked) + LOOK_EVERY);
         }
-        self.last_activity() + limits.idle_max
+        if !self.reader.owed() {
+            return idle;
+        }
+        let silent = self.reader.last_read() + limits.frame_silence_max;
+        match self.reader.behind_at() {
+            Some(behind) => silent.min(behind.max(self.looked + LOOK_EVERY)),
+            None => silent,
+        }
+    }
+
+    /// When the timer is to come next.
+    fn next_look(&self) -> Instant {
+        // A request that runs for longer than the connection may be idle keeps it.
+        match self.deadline() {
+            passed if passed <= self.looked => self.looked + LOOK_EVERY,
+            deadline => deadline,
+        }
+    }
+
+    /// The timer has come: whether the connection is to be closed.
+    fn is_over(&mut self, now: Instant) -> bool {
+        self.looked = now;
+        let too_slow = self.too_slow();
+        if let Some(error) = &too_slow {
+            self.log_close(error);
+        }
+        too_slow.is_some() || self.expired(now)
+    }
+
+    /// A large frame must not take its time while others wait for the memory that it holds.
+    fn too_slow(&self) -> Option<FrameError> {
+        let owed = self.was_reading && self.reader.owed() && self.shared.memory.is_contended();
+        let behind = self.reader.behind_at().filter(|_| owed)?;
+        (behind <= self.looked).then_some(FrameError::Slow)
     }
 
     fn expired(&self, now: Instant) -> bool {
@@ -337,8 +417,9 @@ impl<S: Service> Connection<S> {
         if self.reader.owed() && self.was_reading {
             return now >= self.reader.last_read() + limits.frame_silence_max;
         }
-        // A running request keeps the connection; a client that reads no answer does not.
-        let waits = !self.in_flight.is_empty() && self.writer.is_empty();
+        // A running request keeps the connection. A client that reads no answer does not, nor one
+        // that lets a fetch wait for longer than it may be idle.
+        let waits = self.others.load(Ordering::Relaxed) > 0 && self.writer.is_empty();
         !waits && now >= self.last_activity() + limits.idle_max
     }
 
@@ -347,9 +428,23 @@ impl<S: Service> Connection<S> {
             FrameError::Io(_) | FrameError::Truncated => {
                 tracing::debug!(peer = %self.peer.host(), %error, "connection closed");
             }
-            FrameError::Size { .. } => {
+            FrameError::Size { .. } | FrameError::Slow => {
                 tracing::warn!(peer = %self.peer.host(), %error, "connection closed");
             }
         }
     }
+}
+
+/// The next answer in order. `others` is given once the client has hung up: fetches that wait are
+/// abandoned as soon as nothing else runs.
+async fn next_answer(in_flight: &mut InFlight, others: Option<&AtomicUsize>) -> Turn {
+    std::future::poll_fn(|cx| match in_flight.poll_next_unpin(cx) {
+        Poll::Ready(Some(answer)) => Poll::Ready(Turn::Answered(answer)),
+        Poll::Ready(None) => Poll::Pending,
+        Poll::Pending if others.is_some_and(|others| others.load(Ordering::Relaxed) == 0) => {
+            Poll::Ready(Turn::Abandoned)
+        }
+        Poll::Pending => Poll::Pending,
+    })
+    .await
 }

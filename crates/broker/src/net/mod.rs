@@ -6,6 +6,7 @@
 
 mod connection;
 mod listener;
+mod memory;
 mod reader;
 mod transport;
 mod writer;
@@ -16,11 +17,11 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use tidemill_runtime::{Clock, Instant};
 use tidemill_wire::Slice;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use connection::{Phase, serve_connection};
 pub(crate) use listener::next_connection;
 pub use listener::{Advertised, accept_loop};
+pub use memory::{RequestMemory, Share};
 pub use reader::{FrameError, FrameReader, Step};
 pub use transport::{More, Outgoing, Transport};
 pub use writer::FrameWriter;
@@ -41,7 +42,8 @@ pub const IN_FLIGHT_MAX: usize = 128;
 pub const FETCHES_IN_FLIGHT_MAX: usize = 4;
 /// Bytes of finished responses that wait for the socket before the connection is read on.
 pub const WRITE_QUEUE_MAX_BYTES: usize = 1 << 20;
-/// Bytes of large requests in memory, over all connections.
+/// Bytes of large requests in memory, over all connections, one beyond them apart: a sixteenth of
+/// the most that all caches and buffers may take.
 pub const REQUEST_MEMORY_BYTES: usize = 256 << 20;
 
 /// The limits of the connection layer.
@@ -57,6 +59,8 @@ pub struct NetLimits {
     pub connections_max: usize,
     /// Requests per connection in flight.
     pub in_flight_max: usize,
+    /// Bytes of large requests in memory (`queued.max.request.bytes`).
+    pub request_memory_bytes: usize,
 }
 
 impl Default for NetLimits {
@@ -67,6 +71,7 @@ impl Default for NetLimits {
             frame_silence_max: FRAME_SILENCE_MAX,
             connections_max: CONNECTIONS_MAX,
             in_flight_max: IN_FLIGHT_MAX,
+            request_memory_bytes: REQUEST_MEMORY_BYTES,
         }
     }
 }
@@ -76,8 +81,8 @@ impl Default for NetLimits {
 pub struct NetShared {
     /// The limits.
     pub limits: Arc<NetLimits>,
-    /// Memory for large requests, in KiB.
-    pub memory: Arc<Semaphore>,
+    /// Memory for large requests.
+    pub memory: RequestMemory,
     /// Time.
     pub clock: Clock,
 }
@@ -86,12 +91,9 @@ impl NetShared {
     /// Shared state under `limits`.
     #[must_use]
     pub fn new(limits: NetLimits, clock: Clock) -> Self {
-        // One request of the greatest length must always fit, or it would wait for ever.
-        let bytes = REQUEST_MEMORY_BYTES.max(limits.request_max_bytes);
-        let memory = Arc::new(Semaphore::new(bytes.div_ceil(1024) + 1));
         Self {
+            memory: RequestMemory::new(limits.request_memory_bytes),
             limits: Arc::new(limits),
-            memory,
             clock,
         }
     }
@@ -105,7 +107,7 @@ pub struct Frame {
     /// When its first bytes were read.
     pub began: Instant,
     /// Its share of the memory for large requests, to be kept until it is answered.
-    pub permit: Option<OwnedSemaphorePermit>,
+    pub share: Option<Share>,
 }
 
 /// Who is at the other end.

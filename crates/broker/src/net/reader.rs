@@ -1,15 +1,12 @@
 //! Reading size-prefixed frames without trusting the size.
 
-use std::{fmt, future::Future, pin::Pin, sync::Arc, task::Poll};
+use std::{fmt, future::Future, pin::Pin, time::Duration};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tidemill_runtime::Instant;
-use tokio::{
-    io::{AsyncRead, AsyncReadExt},
-    sync::{OwnedSemaphorePermit, Semaphore},
-};
+use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::{Frame, NetShared};
+use super::{Frame, NetShared, Share};
 
 /// Bytes of a size prefix.
 const PREFIX: usize = 4;
@@ -17,12 +14,19 @@ const PREFIX: usize = 4;
 const IDLE_BUFFER: usize = 512;
 /// Bytes allocated for a large frame before its data has come; grows with what really comes.
 const FIRST_ALLOCATION: usize = 256 << 10;
-/// How many times what has come of a large frame is allocated for all of it. Each step copies what
-/// came before: with this a batch of 4 MB takes two.
+/// How many times what has come of a large frame is allocated for all of it, up to
+/// [`GROWS_FAST_BELOW`]. Each step copies what came before: with this a batch of 4 MB takes two.
 const GROWTH: usize = 16;
-/// A frame longer than this takes its share of the memory for large requests first. Shorter ones
-/// (heartbeats, fetches, commits) never wait for it.
+/// Above this what is allocated doubles only: a claim costs what was sent for it.
+const GROWS_FAST_BELOW: usize = 4 << 20;
+/// A frame longer than this takes its share of the memory for large requests as it comes. Shorter
+/// ones (heartbeats, fetches, commits) never wait for it.
 const LARGE_FRAME: usize = 64 << 10;
+
+/// Bytes a second that a large frame must bring while others wait for its memory.
+const LEAST_RATE: u64 = 1 << 20;
+/// Time that it has beside that.
+const GRACE: Duration = Duration::from_secs(3);
 
 /// Bytes of a large frame taken with one read. The kernel copies them before it returns: with this
 /// in a tenth of a millisecond, after which others of the same thread get their turn.
@@ -40,6 +44,8 @@ pub enum FrameError {
     },
     /// The client closed within a frame.
     Truncated,
+    /// A large frame took its time while others waited for its memory.
+    Slow,
     /// The socket failed.
     Io(std::io::Error),
 }
@@ -51,6 +57,7 @@ impl fmt::Display for FrameError {
                 write!(f, "frame size {claimed} is not within 8 and {limit}")
             }
             Self::Truncated => f.write_str("connection closed within a frame"),
+            Self::Slow => f.write_str("a large request came too slowly while others waited"),
             Self::Io(error) => write!(f, "read failed: {error}"),
         }
     }
@@ -60,7 +67,7 @@ impl std::error::Error for FrameError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Io(error) => Some(error),
-            Self::Size { .. } | Self::Truncated => None,
+            Self::Size { .. } | Self::Truncated | Self::Slow => None,
         }
     }
 }
@@ -79,19 +86,24 @@ pub enum Step {
 /// Fewest bytes of a request: key, version and correlation id.
 const HEADER_MIN: usize = 8;
 
-type Acquire = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
+type Acquire = Pin<Box<dyn Future<Output = Share> + Send>>;
 
 /// Reads frames; keeps what it has read when a call is cancelled.
 pub struct FrameReader {
     buf: BytesMut,
+    /// The next bytes of a large frame that has no memory for them yet.
+    ahead: BytesMut,
     /// Bytes of the frame being read, behind its prefix.
     want: Option<usize>,
-    permit: Option<OwnedSemaphorePermit>,
+    /// Memory for what is allocated of a large frame.
+    share: Option<Share>,
     acquiring: Option<Acquire>,
     /// When the last bytes came.
     last_read: Instant,
     /// When the first bytes of the present frame came.
     began: Option<Instant>,
+    /// The same of a large frame, as if it had never waited for memory.
+    taking_since: Instant,
 }
 
 impl FrameReader {
@@ -100,11 +112,13 @@ impl FrameReader {
     pub fn new(now: Instant) -> Self {
         Self {
             buf: BytesMut::new(),
+            ahead: BytesMut::new(),
             want: None,
-            permit: None,
+            share: None,
             acquiring: None,
             last_read: now,
             began: None,
+            taking_since: now,
         }
     }
 
@@ -121,8 +135,17 @@ impl FrameReader {
     }
 
     /// Lets silence count from `now`: the connection was not read for a while.
-    pub const fn resume(&mut self, now: Instant) {
+    pub fn resume(&mut self, now: Instant) {
+        self.taking_since += now.saturating_duration_since(self.last_read);
         self.last_read = now;
+    }
+
+    /// When a large frame is behind [`LEAST_RATE`], if no more of it comes.
+    #[must_use]
+    pub fn behind_at(&self) -> Option<Instant> {
+        self.want.filter(|want| *want > LARGE_FRAME)?;
+        let came = u64::try_from(self.buf.len()).unwrap_or(u64::MAX);
+        Some(self.taking_since + GRACE + Duration::from_micros(came * 1_000_000 / LEAST_RATE))
     }
 
     /// Reads once, unless a whole frame lies here already. Cancel safe.
@@ -134,11 +157,15 @@ impl FrameReader {
         from: &mut R,
         shared: &NetShared,
     ) -> Result<Step, FrameError> {
-        if let Some(frame) = self.whole(shared).await? {
+        if let Some(frame) = self.whole(shared)? {
             return Ok(Step::Frame(frame));
         }
         let read = match self.want {
-            Some(want) => self.read_body(from, want).await,
+            Some(want) => match self.make_room(from, want, shared).await {
+                Ok(()) if self.buf.len() == want => return Ok(Step::Frame(self.take(want))),
+                Ok(()) => self.read_body(from, want).await,
+                ended => ended.map(|()| 0),
+            },
             None => {
                 self.buf.reserve(IDLE_BUFFER);
                 from.read_buf(&mut self.buf).await
@@ -151,24 +178,24 @@ impl FrameReader {
                 self.last_read = shared.clock.monotonic();
                 self.began.get_or_insert(self.last_read);
             }
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                return Err(FrameError::Truncated);
+            }
             Err(error) => return Err(FrameError::Io(error)),
         }
-        Ok(self.whole(shared).await?.map_or(Step::More, Step::Frame))
+        Ok(self.whole(shared)?.map_or(Step::More, Step::Frame))
     }
 
     /// A frame of which all bytes are here.
-    async fn whole(&mut self, shared: &NetShared) -> Result<Option<Frame>, FrameError> {
+    fn whole(&mut self, shared: &NetShared) -> Result<Option<Frame>, FrameError> {
         if self.want.is_none() && self.buf.len() >= PREFIX {
             self.begin(shared)?;
         }
-        let Some(want) = self.want else {
-            return Ok(None);
-        };
-        self.acquire(shared).await;
-        Ok((self.buf.len() >= want).then(|| self.take(want)))
+        let whole = self.want.filter(|want| self.buf.len() >= *want);
+        Ok(whole.map(|want| self.take(want)))
     }
 
-    /// Takes the prefix and prepares for the body.
+    /// Takes the prefix.
     fn begin(&mut self, shared: &NetShared) -> Result<(), FrameError> {
         let limit = shared.limits.request_max_bytes;
         let claimed = self.buf.get_i32();
@@ -177,27 +204,70 @@ impl FrameReader {
             return Err(FrameError::Size { claimed, limit });
         };
         self.want = Some(want);
-        if want > LARGE_FRAME {
-            let units = u32::try_from(want.div_ceil(1024)).unwrap_or(u32::MAX);
-            match Arc::clone(&shared.memory).try_acquire_many_owned(units) {
-                Ok(permit) => self.permit = Some(permit),
-                Err(_) => self.acquiring = Some(acquire(Arc::clone(&shared.memory), units)),
-            }
-        }
+        self.taking_since = self.last_read;
         Ok(())
     }
 
-    /// Waits for the frame's share of memory. The future is kept, so its place in the queue is.
-    async fn acquire(&mut self, shared: &NetShared) {
-        if let Some(acquiring) = &mut self.acquiring {
-            self.permit = std::future::poll_fn(|cx| match acquiring.as_mut().poll(cx) {
-                Poll::Ready(permit) => Poll::Ready(permit),
-                Poll::Pending => Poll::Pending,
-            })
-            .await;
-            self.acquiring = None;
+    /// Makes room for more of a frame, of a large one within its share of memory. Cancel safe: the
+    /// place in the queue is kept.
+    async fn make_room<R: AsyncRead + Unpin>(
+        &mut self,
+        from: &mut R,
+        want: usize,
+        shared: &NetShared,
+    ) -> std::io::Result<()> {
+        let have = self.buf.len();
+        if self.acquiring.is_none() && have >= PREFIX && have < self.buf.capacity() {
+            return Ok(());
+        }
+        // Grows with what has come, so a claim alone pins little.
+        let fast = (have * GROWTH).min(GROWS_FAST_BELOW).max(2 * have);
+        let mut capacity = want.min(FIRST_ALLOCATION.max(fast));
+        if want > LARGE_FRAME && !self.covers(capacity, shared) {
+            capacity = want.min(have + FIRST_ALLOCATION);
+            if !self.covers(capacity, shared) {
+                self.wait_for(capacity, from, shared).await?;
+            }
+        }
+        self.buf.reserve(capacity - have);
+        self.buf.extend_from_slice(&std::mem::take(&mut self.ahead));
+        Ok(())
+    }
+
+    /// True if the share covers `bytes`, or does now.
+    fn covers(&mut self, bytes: usize, shared: &NetShared) -> bool {
+        let share = self.share.get_or_insert_default();
+        self.acquiring.is_none() && shared.memory.try_grow(share, bytes)
+    }
+
+    /// Waits for more of the frame, and then for memory: who sends nothing stands in nobody's way.
+    async fn wait_for<R: AsyncRead + Unpin>(
+        &mut self,
+        bytes: usize,
+        from: &mut R,
+        shared: &NetShared,
+    ) -> std::io::Result<()> {
+        if self.ahead.is_empty() {
+            self.ahead.reserve(IDLE_BUFFER);
+            let room = bytes - self.buf.len();
+            if from
+                .read_buf(&mut (&mut self.ahead).limit(room.min(IDLE_BUFFER)))
+                .await?
+                == 0
+            {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
             self.last_read = shared.clock.monotonic();
         }
+        let share = &mut self.share;
+        let acquiring = self.acquiring.get_or_insert_with(|| {
+            let share = share.take().unwrap_or_default();
+            Box::pin(shared.memory.clone().grow(share, bytes))
+        });
+        *share = Some(acquiring.await);
+        self.acquiring = None;
+        self.resume(shared.clock.monotonic());
+        Ok(())
     }
 
     async fn read_body<R: AsyncRead + Unpin>(
@@ -206,11 +276,6 @@ impl FrameReader {
         want: usize,
     ) -> std::io::Result<usize> {
         let have = self.buf.len();
-        if self.buf.capacity() == have || have < PREFIX {
-            // Grows with what has come, so a claim alone pins little.
-            let capacity = want.min(FIRST_ALLOCATION.max(have * GROWTH));
-            self.buf.reserve(capacity - have);
-        }
         // Not a byte beyond the frame: it is handed on as it lies, without a copy.
         let left = (want - have).min(BYTES_PER_READ);
         from.read_buf(&mut (&mut self.buf).limit(left)).await
@@ -234,12 +299,7 @@ impl FrameReader {
         Frame {
             bytes,
             began,
-            permit: self.permit.take(),
+            share: self.share.take(),
         }
     }
-}
-
-fn acquire(memory: Arc<Semaphore>, units: u32) -> Acquire {
-    // The semaphore is never closed; without a permit the frame is merely not accounted for.
-    Box::pin(async move { memory.acquire_many_owned(units).await.ok() })
 }

@@ -6,9 +6,10 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use futures_util::FutureExt;
 use tidemill_wire::codec::FileSlice;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, DuplexStream, ReadHalf, WriteHalf},
+    io::{AsyncRead, AsyncWrite, DuplexStream, Interest, ReadHalf, WriteHalf},
     net::{
         TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
@@ -59,6 +60,11 @@ pub trait Outgoing: AsyncWrite + Unpin + Send {
         file: &FileSlice,
     ) -> Poll<io::Result<usize>> {
         poll_copy(self, cx, file)
+    }
+
+    /// Whether the client is known to send nothing more, although what it sent may not be read yet.
+    fn is_hung_up(&self) -> bool {
+        false
     }
 }
 
@@ -121,6 +127,11 @@ impl Outgoing for OwnedWriteHalf {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => poll_copy(self, cx, file),
             other => Poll::Ready(other),
         }
+    }
+
+    fn is_hung_up(&self) -> bool {
+        let ready = self.as_ref().ready(Interest::READABLE).now_or_never();
+        ready.is_some_and(|ready| ready.is_ok_and(|ready| ready.is_read_closed()))
     }
 }
 

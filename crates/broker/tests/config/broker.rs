@@ -76,8 +76,17 @@ fn memory_is_a_quarter_of_the_hosts_and_at_most_four_gibibytes() {
     assert_eq!(set.block_cache_bytes, 128 << 20);
     assert_eq!(set.log_limits().pending_bytes_max, 1 << 27);
     let bucket = with(8, &["tidemill.data=s3://b"]);
-    assert_eq!(bucket.tail_cache_bytes, 1 << 30);
+    assert_eq!(bucket.tail_cache_bytes, 7 << 27);
     assert_eq!(bucket.block_cache_bytes, 1 << 29);
+    assert_eq!(bucket.request_memory_bytes, 1 << 27);
+    let rolls = bucket.memory_bytes / 8;
+    let shares =
+        bucket.tail_cache_bytes + bucket.block_cache_bytes + bucket.request_memory_bytes as u64;
+    let all = shares + bucket.pending_bytes + rolls;
+    assert_eq!(all, bucket.memory_bytes, "all together");
+    let requests = with(8, &["queued.max.request.bytes=1000000"]);
+    assert_eq!(requests.request_memory_bytes, 1_000_000);
+    assert_eq!(NetLimits::from(&requests).request_memory_bytes, 1_000_000);
     let roll = with(64, &[]).log_limits().roll;
     assert_eq!(
         (roll.segment_bytes_max, roll.set_bytes_max),

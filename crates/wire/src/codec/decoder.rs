@@ -16,7 +16,7 @@ const ARRAY_MEMORY_BASE: usize = 4 << 20;
 const ARRAY_MEMORY_PER_BYTE: usize = 16;
 
 /// Memory that the arrays of one message may take, whatever its length: a million partitions.
-const ARRAY_MEMORY_MAX: usize = 256 << 20;
+const ARRAY_MEMORY_MAX: usize = 64 << 20;
 
 /// Reads one message from shared bytes.
 pub struct Decoder {
