@@ -103,6 +103,9 @@ pub async fn fsck(
             partitions: known.as_ref().map(Known::partitions),
         };
         let mut report = check(store, &options, progress).await?;
+        if let Some(Finding { key, what }) = report.too_new.pop() {
+            return Err(FsckError::TooNew { key, what });
+        }
         metadata.add_to(&mut report);
         // Of a topic that a live broker has created or deleted meanwhile nothing can be said.
         if report.is_clean() || tries == TRIES || !Known::has_changed(known).await {

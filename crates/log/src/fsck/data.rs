@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
-use tidemill_store::StoreError;
+use tidemill_store::{Envelope, ObjectKind, StoreError, envelope::EnvelopeError};
 use tidemill_wire::{
     batch::{BatchHeader, HEADER_BYTES},
     ids::{Offset, PartitionId, WriterId},
@@ -13,7 +13,7 @@ use super::{Chains, Check, wal::WalOffsets};
 use crate::{
     ckpt::PartitionState,
     format::{
-        data::{DataDirectory, Footer, Run},
+        data::{DATA_VERSION, DataDirectory, Footer, Run},
         manifest,
     },
     keys,
@@ -93,7 +93,7 @@ impl Check<'_> {
             }
             match self.reader.manifest(manifest).await {
                 Ok(list) => extents.extend(list.iter().cloned()),
-                Err(error) => self.unreadable(place, error)?,
+                Err(error) => self.unreadable(place, error).await?,
             }
         }
         extents.extend(state.extents.recent.iter().cloned());
@@ -117,19 +117,41 @@ impl Check<'_> {
                 Ok(_) => return Ok(()),
                 Err(_) if tries == 0 => tries += 1,
                 Err(error) => {
-                    self.report.damage(key, error.to_string());
+                    self.report.broken(key, &error);
                     return Ok(());
                 }
             }
         }
     }
 
+    /// The version of a data object that cannot be read, if that is why.
+    async fn newer_version(&self, key: &str) -> Result<Option<EnvelopeError>, StoreError> {
+        let header = match self.store.get_range(key, 0..Envelope::LEN as u64).await {
+            Ok(header) => header,
+            Err(error) if error.is_retriable() => return Err(error),
+            Err(_) => return Ok(None),
+        };
+        let kind = match Envelope::decode_header(&header) {
+            Ok((envelope, ..)) => envelope.kind,
+            Err(error) => return Ok(Some(error).filter(is_new)),
+        };
+        let known = match kind {
+            ObjectKind::Manifest => manifest::MANIFEST_VERSION,
+            _ => DATA_VERSION,
+        };
+        Ok(Envelope::decode(&header, kind, known).err().filter(is_new))
+    }
+
     /// Damage is reported; a store that does not answer ends the check.
-    fn unreadable(&mut self, place: &str, error: ReadError) -> Result<(), StoreError> {
+    async fn unreadable(&mut self, place: &str, error: ReadError) -> Result<(), StoreError> {
         match error {
             ReadError::Corrupt { key, what } => {
-                self.report
-                    .damage(key, format!("{what} (named by {place})"));
+                match self.newer_version(&key).await? {
+                    Some(error) => self.report.broken(key, &error),
+                    None => self
+                        .report
+                        .damage(key, format!("{what} (named by {place})")),
+                }
                 Ok(())
             }
             ReadError::Store(error) if !error.is_retriable() => {
@@ -212,7 +234,7 @@ impl Check<'_> {
         }
         let directory = match self.reader.directory(object, object_len).await {
             Ok(directory) => directory,
-            Err(error) => return self.unreadable(&key, error),
+            Err(error) => return self.unreadable(&key, error).await,
         };
         for (id, extent) in extents {
             let run = directory
@@ -282,6 +304,10 @@ impl Check<'_> {
             Err("checksum does not match".to_owned())
         })
     }
+}
+
+fn is_new(error: &EnvelopeError) -> bool {
+    matches!(error, EnvelopeError::TooNew { .. })
 }
 
 /// Whole batches with ascending offsets inside `offsets`; returns the offset after them.

@@ -16,7 +16,7 @@ use std::{
     sync::Arc,
 };
 
-use tidemill_store::{Store, StoreError, StoreErrorKind};
+use tidemill_store::{Store, StoreError, StoreErrorKind, envelope::EnvelopeError};
 use tidemill_wire::ids::{PartitionId, WriterId};
 
 use crate::{
@@ -57,6 +57,8 @@ pub struct Report {
     pub damage: Vec<Finding>,
     /// Objects that nobody lists and nobody will delete by itself.
     pub garbage: Vec<Finding>,
+    /// Objects of a newer version of this program: nothing can be said of them.
+    pub too_new: Vec<Finding>,
     /// Objects that nobody lists and that a writer will list or delete by itself: the live one what
     /// it is working on, the next one what the last left.
     pub pending: u64,
@@ -76,10 +78,22 @@ pub struct Report {
 }
 
 impl Report {
-    /// True if there is neither damage nor garbage.
+    /// True if there is neither damage nor garbage, and all could be looked at.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.damage.is_empty() && self.garbage.is_empty()
+        self.damage.is_empty() && self.garbage.is_empty() && self.too_new.is_empty()
+    }
+
+    /// What cannot be decoded is damage, unless it is new.
+    fn broken(&mut self, key: impl Into<String>, error: &EnvelopeError) {
+        let what = error.to_string();
+        match error {
+            EnvelopeError::TooNew { what } => self.too_new.push(Finding {
+                key: key.into(),
+                what: what.clone(),
+            }),
+            _ => self.damage(key, what),
+        }
     }
 
     fn damage(&mut self, key: impl Into<String>, what: impl Into<String>) {
@@ -197,7 +211,7 @@ impl Check<'_> {
                     continue;
                 }
                 Err(ChainError::Object { key, error }) => {
-                    self.report.damage(key, error.to_string());
+                    self.report.broken(key, &error);
                     continue;
                 }
             };

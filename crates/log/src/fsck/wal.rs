@@ -52,9 +52,15 @@ impl Check<'_> {
                 self.report.objects += 1;
                 self.report.bytes += size;
                 self.wal_seen.insert((*writer, number));
-                if let Err(error) = self.marker(&log, number, size).await? {
-                    let what = format!("closed marker: {error}");
-                    self.report.damage(log.key(number), what);
+                match self.marker(&log, number, size).await? {
+                    Ok(()) => {}
+                    Err(error @ EnvelopeError::TooNew { .. }) => {
+                        self.report.broken(log.key(number), &error);
+                    }
+                    Err(error) => {
+                        let what = format!("closed marker: {error}");
+                        self.report.damage(log.key(number), what);
+                    }
                 }
             }
         }
@@ -164,7 +170,7 @@ impl Check<'_> {
                 Ok((_, directory, body_at)) => break (bytes, (directory, body_at)),
                 Err(_) if tries == 0 => tries += 1,
                 Err(error) => {
-                    self.report.damage(key, error.to_string());
+                    self.report.broken(key, &error);
                     return Ok(None);
                 }
             }
