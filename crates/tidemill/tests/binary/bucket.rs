@@ -182,6 +182,39 @@ fn an_outage_lets_produce_wait_and_loses_nothing() {
     assert_eq!(broker.stop(), Some(0));
 }
 
+/// What would end a start ends nothing later: keys are renewed and buckets restored meanwhile.
+#[test]
+fn refusals_after_the_start_are_waited_out() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let bucket = Bucket::new();
+    let mut broker = bucket.setup(dir.path()).start();
+    let mut all = Vec::new();
+    for (status, code) in [
+        (403, "AccessDenied"),
+        (403, "InvalidAccessKeyId"),
+        (404, "NoSuchBucket"),
+    ] {
+        let refused = S3Rule::all(S3Action::Status(status, code));
+        bucket.server.script(refused);
+        let record = records(1, code);
+        let input = dir.path().join("input");
+        std::fs::write(&input, format!("{}\n", record[0])).expect("a file");
+        let mut produce = broker.cli(&["produce", "tides"]);
+        produce.stdin(std::fs::File::open(&input).expect("it is there"));
+        let mut produce = produce.spawn().expect("the binary runs");
+        std::thread::sleep(Duration::from_secs(3));
+        let waits = produce.try_wait().expect("ours").is_none();
+        assert!(waits, "{code}: {}", broker.err());
+        assert!(broker.status().is_none(), "{code}: {}", broker.err());
+        bucket.server.clear_script();
+        let ended = produce.wait().expect("it ends");
+        assert!(ended.success(), "{code}: {}", broker.err());
+        all.extend(record);
+    }
+    assert_eq!(broker.consume("tides"), all);
+    assert_eq!(broker.stop(), Some(0));
+}
+
 #[test]
 fn a_stop_while_the_store_is_down_keeps_its_limit_and_says_so() {
     let dir = tempfile::tempdir().expect("a directory");

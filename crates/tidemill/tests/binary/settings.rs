@@ -11,7 +11,7 @@ use tidemill_wire::{
     },
 };
 
-use crate::harness::{Setup, command, run};
+use crate::harness::{Setup, command, records, run};
 
 /// Exit code 2 and all of `names` on standard error, nothing created.
 fn refused(serve: Command, dir: &std::path::Path, names: &[&str]) {
@@ -213,4 +213,52 @@ fn k93_the_advertised_address_is_what_clients_are_told() {
         let told = &cluster.brokers[0];
         assert_eq!((&*told.host, told.port), wanted);
     });
+}
+
+#[test]
+fn a_setting_without_meaning_is_accepted_and_named_once() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let broker = Setup::new(dir.path())
+        .set("num.io.threads=4")
+        .set("offsets.topic.replication.factor=3")
+        .set("leader.replication.throttled.rate=1000")
+        .start();
+    broker.produce("tides", &records(1, "served"));
+    for name in [
+        "num.io.threads",
+        "offsets.topic.replication.factor",
+        "leader.replication.throttled.rate",
+    ] {
+        let names = |line: &str| line.contains("WARN") && line.contains(name);
+        broker.tells(names);
+        let told = broker.err().lines().filter(|line| names(line)).count();
+        assert_eq!(told, 1, "{name}: {}", broker.err());
+    }
+    assert_eq!(broker.stop(), Some(0));
+}
+
+#[test]
+fn help_names_every_command_and_each_has_its_own() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let help = |args: &[&str]| {
+        let mut command = command(dir.path());
+        command.args(args).arg("--help");
+        let ended = run(command, "");
+        assert_eq!(ended.code, Some(0), "{args:?}: {ended:?}");
+        ended.out
+    };
+    let all = help(&[]);
+    for option in ["--listen", "--data", "--set", "--config", "--print-config"] {
+        assert!(all.contains(option), "{option}: {all}");
+    }
+    for name in [
+        "serve", "topic", "produce", "consume", "group", "inspect", "fsck",
+    ] {
+        assert!(all.contains(&format!("\n  {name} ")), "{name}: {all}");
+        let own = help(&[name]);
+        assert!(
+            own.contains(&format!("{name} ")) && own.contains("Usage:"),
+            "{own}"
+        );
+    }
 }
