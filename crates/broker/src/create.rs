@@ -9,7 +9,12 @@ use tidemill_wire::{
     ids::{LeaderEpoch, TopicId, WriterId},
 };
 
-use crate::{Broker, errors::Refusal, topics::check_name};
+use crate::{
+    Broker,
+    errors::Refusal,
+    groups::as_needed,
+    topics::{OFFSETS, check_name, has_owner},
+};
 
 /// Partitions that one request may create: Kafka's limit (K92).
 pub(crate) const NEW_PARTITIONS_MAX: i64 = 10_000;
@@ -43,10 +48,14 @@ impl NewTopicSpec {
     /// Checks what needs no image and fills in the defaults.
     ///
     /// # Errors
-    /// K59, K90, K91.
+    /// K59, K84, K90, K91.
     fn complete(mut self, broker: &Broker) -> Result<Self, Refusal> {
         check_name(&self.name)
             .map_err(|reason| Refusal::new(ErrorCode::INVALID_TOPIC_EXCEPTION, reason))?;
+        if !has_owner(&self.name) {
+            let message = format!("topic `{}` is internal", self.name);
+            return Err(Refusal::new(ErrorCode::INVALID_TOPIC_EXCEPTION, message));
+        }
         match self.partitions {
             -1 => self.partitions = broker.config().num_partitions,
             1.. => {}
@@ -56,6 +65,9 @@ impl NewTopicSpec {
             -1 => self.replication_factor = broker.config().default_replication_factor,
             1.. => {}
             _ => return Err(ErrorCode::INVALID_REPLICATION_FACTOR.into()),
+        }
+        if self.name == OFFSETS {
+            self = as_needed(self, &broker.config().groups);
         }
         if i64::from(self.partitions) > NEW_PARTITIONS_MAX {
             return Err(too_many());

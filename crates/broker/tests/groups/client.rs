@@ -56,7 +56,11 @@ pub async fn start_with(config: BrokerConfig) -> Harness {
 
 /// Another broker over the same store; the one before is sealed off.
 pub async fn restart(before: &Harness) -> Harness {
-    open(before.runtime.clone(), before.backend.clone(), config()).await
+    restart_with(before, config()).await
+}
+
+pub async fn restart_with(before: &Harness, config: BrokerConfig) -> Harness {
+    open(before.runtime.clone(), before.backend.clone(), config).await
 }
 
 async fn open(runtime: Runtime, backend: FaultyBackend, config: BrokerConfig) -> Harness {
@@ -65,12 +69,15 @@ async fn open(runtime: Runtime, backend: FaultyBackend, config: BrokerConfig) ->
     let registration = BrokerRegistration::new(NodeId(1), runtime.clock.now_ms());
     let mut options = StartOptions::new(store, registration, LogLimits::local());
     options.cluster_id = Some(CLUSTER);
+    let config = Arc::new(config);
+    let settings = Arc::clone(&config);
+    options.settings = Arc::new(move |image, topic| settings.topic_in(image, topic).partition());
     let started = tidemill_cluster::start(options).await.expect("it starts");
     let broker = Broker::new(BrokerOptions {
         cluster: started.cluster.clone(),
         log: started.log.clone(),
         runtime: runtime.clone(),
-        config: Arc::new(config),
+        config,
     });
     Harness {
         runtime,
