@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{admin::*, batch, start, values};
+use common::{NOW_MS, admin::*, batch, start, start_with, values};
+use tidemill_broker::config::BrokerConfig;
+use tidemill_runtime::Runtime;
 use tidemill_wire::{
     ErrorCode,
     ids::TopicId,
@@ -247,7 +249,7 @@ async fn k90_configurations_at_creation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn k91_k92_names_and_numbers() {
+async fn k91_names() {
     let h = start().await;
     let mut client = h.connect();
     let long = "x".repeat(250);
@@ -275,18 +277,67 @@ async fn k91_k92_names_and_numbers() {
         .map(|r| (r.name.as_str(), r.error_code.0))
         .collect();
     assert_eq!(codes, [("t", 42), ("u", 0)]);
-    for many in [10_001, i32::MAX] {
-        let topics = vec![creatable("many", many, &[]), creatable("few", 1, &[])];
-        let results = create(&mut client, topics).await;
-        assert_eq!(results[0].error_code, ErrorCode::POLICY_VIOLATION);
-    }
-    let half = vec![
-        creatable("half", 6_000, &[]),
-        creatable("other", 6_000, &[]),
+}
+
+/// Partitions count for the request, by whatever they were asked for; what is sound beside too much
+/// is too much as well.
+#[tokio::test(start_paused = true)]
+async fn k92_of_a_refused_request_nothing_is_created() {
+    let config = BrokerConfig {
+        num_partitions: 6_000,
+        ..BrokerConfig::default()
+    };
+    let h = start_with(Runtime::simulated(1, NOW_MS), config).await;
+    let mut client = h.connect();
+    let few = || creatable("few", 1, &[]);
+    let assigned = |name: &str, partitions, broker| {
+        let assignment = |partition_index| CreatableReplicaAssignment {
+            partition_index,
+            broker_ids: vec![broker],
+        };
+        CreatableTopic {
+            assignments: (0..partitions).map(assignment).collect(),
+            ..creatable(name, -1, &[])
+        }
+    };
+    let requests = [
+        vec![creatable("many", 10_001, &[]), few()],
+        vec![creatable("many", i32::MAX, &[]), few()],
+        vec![
+            creatable("half", 6_000, &[]),
+            creatable("other", 6_000, &[]),
+        ],
+        vec![creatable("half", 6_000, &[]), creatable("default", -1, &[])],
+        vec![creatable("bad/name", 10_000, &[]), few()],
+        vec![
+            creatable("bad", 10_000, &[("no.such.key", Some("1"))]),
+            few(),
+        ],
+        vec![assigned("assigned", 10_000, 1), few()],
+        vec![assigned("elsewhere", 10_000, 9), few()],
+        vec![few(), assigned("million", 1_000_000, 1)],
+        vec![few(), assigned("__consumer_offsets", 1_000_000, 1)],
     ];
-    for result in create(&mut client, half).await {
-        assert_eq!(result.error_code, ErrorCode::POLICY_VIOLATION);
+    for topics in requests {
+        let name = topics[0].name.clone();
+        for result in create(&mut client, topics).await {
+            assert_eq!(result.error_code, ErrorCode::POLICY_VIOLATION, "{name}");
+        }
+        let all = metadata(&mut client, 9, None, false).await;
+        assert!(all.topics.is_empty(), "{name}");
     }
+    // What is refused for itself takes no room, nor does a name given twice.
+    let most = vec![
+        creatable("most", 9_999, &[]),
+        creatable("none", 0, &[]),
+        creatable("minus", i32::MIN, &[]),
+        creatable("twice", 9_999, &[]),
+        creatable("twice", 9_999, &[]),
+        few(),
+    ];
+    let results = create(&mut client, most).await;
+    let codes: Vec<_> = results.iter().map(|result| result.error_code.0).collect();
+    assert_eq!(codes, [0, 37, 37, 42, 0]);
 }
 
 #[tokio::test(start_paused = true)]
