@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 pub mod admin;
+pub mod stored;
 
 use std::{sync::Arc, time::Duration};
 
