@@ -19,7 +19,7 @@ use tokio::{net::TcpListener, sync::watch};
 use crate::{
     api,
     config::BrokerConfig,
-    fetch::session::SessionCache,
+    fetch::{cold::ColdReads, session::SessionCache},
     groups::Coordinator,
     metrics::{Metrics, gauge},
     net::{
@@ -58,6 +58,7 @@ pub struct Broker {
     config: Arc<BrokerConfig>,
     metrics: Metrics,
     sessions: SessionCache,
+    cold_reads: Arc<ColdReads>,
     topics: TopicCache,
     validation: Validation,
     net: NetShared,
@@ -88,6 +89,7 @@ impl Broker {
         let broker = Arc::new(Self {
             metrics: Metrics::default(),
             sessions: SessionCache::new(runtime.entropy.fork(), config.fetch_sessions_max),
+            cold_reads: ColdReads::new(runtime.clone()),
             topics: TopicCache::default(),
             validation: Validation::new(runtime.tasks.clone()),
             net: NetShared::new(NetLimits::from(&*config), runtime.clock.clone()),
@@ -277,6 +279,11 @@ impl Broker {
 
     pub(crate) fn sessions(&self) -> &SessionCache {
         &self.sessions
+    }
+
+    /// Reads of the store for Fetch requests.
+    pub(crate) fn cold_reads(&self) -> &Arc<ColdReads> {
+        &self.cold_reads
     }
 
     pub(crate) fn topics(&self) -> &TopicCache {

@@ -9,7 +9,12 @@ use tidemill_wire::{
     ids::{LeaderEpoch, TopicId, WriterId},
 };
 
-use crate::{Broker, errors::Refusal, topics::check_name};
+use crate::{
+    Broker,
+    errors::Refusal,
+    groups::as_needed,
+    topics::{OFFSETS, check_name, has_owner},
+};
 
 /// Partitions that one request may create: Kafka's limit (K92).
 pub(crate) const NEW_PARTITIONS_MAX: i64 = 10_000;
@@ -43,10 +48,14 @@ impl NewTopicSpec {
     /// Checks what needs no image and fills in the defaults.
     ///
     /// # Errors
-    /// K59, K90, K91.
+    /// K59, K84, K90, K91.
     fn complete(mut self, broker: &Broker) -> Result<Self, Refusal> {
         check_name(&self.name)
             .map_err(|reason| Refusal::new(ErrorCode::INVALID_TOPIC_EXCEPTION, reason))?;
+        if !has_owner(&self.name) {
+            let message = format!("topic `{}` is internal", self.name);
+            return Err(Refusal::new(ErrorCode::INVALID_TOPIC_EXCEPTION, message));
+        }
         match self.partitions {
             -1 => self.partitions = broker.config().num_partitions,
             1.. => {}
@@ -57,8 +66,8 @@ impl NewTopicSpec {
             1.. => {}
             _ => return Err(ErrorCode::INVALID_REPLICATION_FACTOR.into()),
         }
-        if i64::from(self.partitions) > NEW_PARTITIONS_MAX {
-            return Err(too_many());
+        if self.name == OFFSETS {
+            self = as_needed(self, &broker.config().groups);
         }
         broker
             .config()
@@ -88,6 +97,31 @@ impl NewTopicSpec {
     }
 }
 
+/// Whether one request may create so much: partitions by topic, as asked for (K92). Asked before
+/// anything else, so that no part of what is too much is looked at, let alone created.
+///
+/// # Errors
+/// POLICY_VIOLATION, for all topics of the request.
+pub(crate) fn check_total<'a>(
+    broker: &Broker,
+    asked: impl IntoIterator<Item = (&'a str, i64)>,
+) -> Result<(), Refusal> {
+    let config = broker.config();
+    let created = asked
+        .into_iter()
+        .map(|(name, partitions)| match partitions {
+            _ if name == OFFSETS => partitions.max(config.groups.offsets_partitions.into()),
+            -1 => i64::from(config.num_partitions),
+            // Refused for itself.
+            _ => partitions.max(0),
+        });
+    // No frame holds so many topics that their sum would overflow.
+    match created.sum::<i64>() {
+        ..=NEW_PARTITIONS_MAX => Ok(()),
+        _ => Err(too_many()),
+    }
+}
+
 /// The refusal of more partitions than one request may create (K92).
 pub(crate) fn too_many() -> Refusal {
     let message = format!("more than {NEW_PARTITIONS_MAX} partitions in one request");
@@ -106,19 +140,17 @@ pub(crate) async fn create_topics(
     validate_only: bool,
     timeout: Option<Duration>,
 ) -> Vec<Created> {
+    let count = specs.len();
+    let asked = specs
+        .iter()
+        .map(|spec| (spec.name.as_str(), i64::from(spec.partitions)));
+    if let Err(refusal) = check_total(broker, asked) {
+        return vec![Err(refusal); count];
+    }
     let specs: Vec<_> = specs
         .into_iter()
         .map(|spec| spec.complete(broker))
         .collect();
-    let count = specs.len();
-    let total: i64 = specs
-        .iter()
-        .flatten()
-        .map(|spec| i64::from(spec.partitions))
-        .sum();
-    if total > NEW_PARTITIONS_MAX {
-        return vec![Err(too_many()); count];
-    }
     if validate_only {
         let image = broker.cluster().image();
         return specs

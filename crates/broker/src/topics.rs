@@ -1,6 +1,6 @@
 //! Topics as requests name them: resolving, settings, creation, deletion.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use parking_lot::RwLock;
 use tidemill_cluster::{
@@ -14,16 +14,26 @@ use tidemill_wire::{
 };
 use tokio::sync::oneshot::Receiver;
 
-use crate::{Broker, config::TopicConfig};
+use crate::{
+    Broker,
+    config::{BrokerConfig, TopicConfig},
+};
+
+/// The topic of groups and their offsets.
+pub(crate) const OFFSETS: &str = "__consumer_offsets";
 
 /// Topics that only the broker writes (K84).
 const INTERNAL: [&str; 5] = [
-    "__consumer_offsets",
+    OFFSETS,
     "__transaction_state",
     "__share_group_state",
     "__schedules",
     "__runs",
 ];
+
+/// What internal topics are set to, whatever anybody else sets: records stay until their owner,
+/// who alone knows what nobody needs any more, lets them go.
+pub(crate) const KEEP: [(&str, &str); 2] = [("retention.ms", "-1"), ("retention.bytes", "-1")];
 
 /// Longest topic name in bytes, as in Kafka.
 const NAME_MAX: usize = 249;
@@ -31,6 +41,23 @@ const NAME_MAX: usize = 249;
 /// Whether only the broker writes the topic (K84).
 pub(crate) fn is_internal(name: &str) -> bool {
     INTERNAL.contains(&name)
+}
+
+/// Whether there is anything that would use a topic of this name: of the internal ones, only the
+/// group coordinator's has an owner yet.
+pub(crate) fn has_owner(name: &str) -> bool {
+    name == OFFSETS || !is_internal(name)
+}
+
+/// A topic's own configurations in force: an internal one may have been made with others than its
+/// owner needs.
+pub(crate) fn configs_of(topic: &Topic) -> Cow<'_, Configs> {
+    let mut configs = Cow::Borrowed(&*topic.configs);
+    if is_internal(&topic.name) {
+        let keep = KEEP.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        configs.to_mut().extend(keep);
+    }
+    configs
 }
 
 /// Whether a topic may have this name (K91).
@@ -79,8 +106,18 @@ pub(crate) struct Found {
     pub partition: Arc<Partition>,
 }
 
+impl BrokerConfig {
+    /// The settings of a topic of the image: its own over the dynamic ones of this broker, those of
+    /// all brokers, and those from its start. Of an internal topic nothing goes by age or size.
+    #[must_use]
+    pub fn topic_in(&self, image: &Image, topic: &Topic) -> TopicConfig {
+        let own = image.broker_configs(Some(self.node_id));
+        self.topic(&configs_of(topic), &image.broker_configs(None), &own)
+    }
+}
+
 impl Broker {
-    /// The settings of a topic: its own over the broker's.
+    /// The settings of a topic, see [`BrokerConfig::topic_in`].
     pub(crate) fn topic_config(&self, image: &Image, topic: &Topic) -> Arc<TopicConfig> {
         let broker = [
             image.broker_configs(None),
@@ -96,7 +133,7 @@ impl Broker {
         {
             return Arc::clone(&cached.settings);
         }
-        let settings = Arc::new(self.config().topic(&topic.configs, &broker[0], &broker[1]));
+        let settings = Arc::new(self.config().topic_in(image, topic));
         let own = Arc::clone(&topic.configs);
         let cached = Cached {
             own,

@@ -1,6 +1,6 @@
 //! What a broker allocates for a batch that is produced, and for one that is fetched, once all is
-//! warm. Counts do not depend on the machine, so CI asserts them, and never a time. A binary of its
-//! own, for its allocator.
+//! warm, and how much it holds at once of a request that asks for too much. Counts do not depend on
+//! the machine, so CI asserts them, and never a time. A binary of its own, for its allocator.
 #![expect(unsafe_code, reason = "a counting allocator can only be written so")]
 #![expect(clippy::print_stdout, reason = "what was measured")]
 
@@ -12,32 +12,48 @@ use std::{
 };
 
 use bytes::Bytes;
-use common::{Client, batch, fetch_request, produce_request, start};
-use tidemill_wire::{Request, Str, frame};
-use tokio::io::AsyncReadExt;
+use common::{Client, admin::creatable, batch, fetch_request, produce_request, start};
+use tidemill_wire::{
+    ErrorCode, Request, Str, frame,
+    messages::create_topics::{
+        CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest, CreateTopicsResponse,
+    },
+};
+use tokio::{io::AsyncReadExt, sync::Mutex};
 
 static COUNT: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
+static HELD: AtomicU64 = AtomicU64::new(0);
+static MOST_HELD: AtomicU64 = AtomicU64::new(0);
+/// The counts are of all threads: one test at a time.
+static ALONE: Mutex<()> = Mutex::const_new(());
+
+fn hold(bytes: usize) {
+    COUNT.fetch_add(1, Relaxed);
+    BYTES.fetch_add(bytes as u64, Relaxed);
+    let held = HELD.fetch_add(bytes as u64, Relaxed) + bytes as u64;
+    MOST_HELD.fetch_max(held, Relaxed);
+}
 
 struct Counting;
 
 // SAFETY: every call goes to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.fetch_add(1, Relaxed);
-        BYTES.fetch_add(layout.size() as u64, Relaxed);
+        hold(layout.size());
         // SAFETY: the caller's promise is the one asked for here.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        HELD.fetch_sub(layout.size() as u64, Relaxed);
         // SAFETY: as above.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        COUNT.fetch_add(1, Relaxed);
-        BYTES.fetch_add(size as u64, Relaxed);
+        HELD.fetch_sub(layout.size() as u64, Relaxed);
+        hold(size);
         // SAFETY: as above.
         unsafe { System.realloc(pointer, layout, size) }
     }
@@ -101,6 +117,7 @@ fn body<R: Request>(version: i16, request: &R) -> Bytes {
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_costs_so_many_allocations_and_so_many_bytes() {
+    let _alone = ALONE.lock().await;
     let h = start().await;
     h.topic("small", 1).await;
     h.topic("large", 1).await;
@@ -121,5 +138,43 @@ async fn a_batch_costs_so_many_allocations_and_so_many_bytes() {
             let fits = cost.allocations <= most.allocations && cost.bytes <= most.bytes;
             assert!(fits, "{topic}, {what}: {cost:?}, at most {most:?}");
         }
+    }
+}
+
+/// K92: memory is what the request itself takes, decoded, and nothing by its numbers.
+#[tokio::test(start_paused = true)]
+async fn k92_a_million_assignments_are_refused_in_the_memory_of_their_request() {
+    const ASSIGNMENTS: i32 = 1_000_000;
+    let _alone = ALONE.lock().await;
+    let h = start().await;
+    let mut client = h.connect();
+    let body = {
+        let assignment = |partition_index| CreatableReplicaAssignment {
+            partition_index,
+            broker_ids: vec![1],
+        };
+        let topic = CreatableTopic {
+            assignments: (0..ASSIGNMENTS).map(assignment).collect(),
+            ..creatable("million", -1, &[])
+        };
+        let request = CreateTopicsRequest {
+            topics: vec![topic, creatable("few", 1, &[])],
+            ..CreateTopicsRequest::default()
+        };
+        body(7, &request)
+    };
+    let before = HELD.load(Relaxed);
+    MOST_HELD.store(before, Relaxed);
+    client.raw(&body).await;
+    let answer = client.frame().await.expect("an answer");
+    let most = MOST_HELD.load(Relaxed) - before;
+    println!("{} bytes, at most {most} held at once", body.len());
+    // The frame, 32 bytes an assignment and what allocations round up to.
+    assert!(most < 6 * body.len() as u64, "{most} bytes held at once");
+    let (_, response) = frame::decode_response::<CreateTopicsRequest>(answer, 7).expect("decodes");
+    let CreateTopicsResponse { topics, .. } = response;
+    assert_eq!(topics.len(), 2);
+    for topic in topics {
+        assert_eq!(topic.error_code, ErrorCode::POLICY_VIOLATION);
     }
 }

@@ -260,3 +260,40 @@ async fn a_resource_named_twice_is_refused_each_time_and_alone() {
     assert_eq!(retention_ms(&h, twice), before);
     assert_eq!(retention_ms(&h, once), 2_000);
 }
+
+#[tokio::test(start_paused = true)]
+async fn k61_who_names_keys_gets_those_that_there_are() {
+    let h = start().await;
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    let resource = |kind, name: &str, keys: &[&str]| DescribeConfigsResource {
+        resource_type: kind,
+        resource_name: text(name),
+        configuration_keys: Some(keys.iter().map(|key| text(key)).collect()),
+    };
+    let request = DescribeConfigsRequest {
+        resources: vec![
+            resource(2, "t", &["retention.ms", "no.such", "cleanup.policy"]),
+            resource(2, "t2", &["retention.ms"]),
+            resource(4, "1", &["no.such", "num.partitions"]),
+            resource(4, "", &["num.partitions"]),
+        ],
+        ..DescribeConfigsRequest::default()
+    };
+    let wanted: [(i16, &[&str]); 4] = [
+        (0, &["cleanup.policy", "retention.ms"]),
+        (3, &[]),
+        (0, &["num.partitions"]),
+        (0, &[]),
+    ];
+    for version in 1..=4 {
+        let results = client.call(version, &request).await.results;
+        assert_eq!(results.len(), 4);
+        for (result, (code, keys)) in results.iter().zip(wanted) {
+            assert_eq!(result.error_code.0, code);
+            let mut told: Vec<_> = result.configs.iter().map(|one| one.name.as_str()).collect();
+            told.sort_unstable();
+            assert_eq!(told, keys, "version {version}");
+        }
+    }
+}

@@ -5,6 +5,7 @@ mod common;
 use common::{Client, Harness, admin::*, batch, start};
 use tidemill_wire::{
     ErrorCode,
+    batch::{BatchBuilder, Compression},
     messages::{
         delete_records::{DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic},
         offset_for_leader_epoch::{
@@ -17,8 +18,7 @@ async fn three_batches(h: &Harness) -> Client {
     h.topic("t", 1).await;
     let mut client = h.connect();
     for times in [[100, 50], [400, 200], [300, 300]] {
-        let mut builder =
-            tidemill_wire::batch::BatchBuilder::new(tidemill_wire::batch::Compression::Lz4);
+        let mut builder = BatchBuilder::new(Compression::Lz4);
         for time in times {
             builder
                 .push(&common::record("v", common::NOW_MS + time))
@@ -188,6 +188,49 @@ async fn k20_ends_of_leader_epochs() {
             let response = client.call(version, &request).await;
             let end = &response.topics[0].partitions[0];
             assert_eq!((end.leader_epoch, end.end_offset), expected);
+        }
+    }
+}
+
+/// The record is looked for in its batch, whatever the batch's first record and codec are.
+#[tokio::test(start_paused = true)]
+async fn k16_a_time_within_a_batch_finds_its_own_record() {
+    const NOW: i64 = common::NOW_MS;
+    let codecs = [
+        Compression::None,
+        Compression::Gzip,
+        Compression::Snappy,
+        Compression::Lz4,
+        Compression::Zstd,
+    ];
+    for codec in codecs {
+        let h = start().await;
+        h.topic("t", 1).await;
+        let mut client = h.connect();
+        for from in [0, 100] {
+            let mut builder = BatchBuilder::new(codec);
+            for time in [10, 20, 20, 30, 50] {
+                let record = common::record("v", NOW + from + time);
+                builder.push(&record).expect("small");
+            }
+            let batch = builder.build().expect("a batch");
+            let code = client.produce("t", 0, batch).await.error_code;
+            assert_eq!(code, ErrorCode::NONE);
+        }
+        for (wanted, found) in [
+            (9, (0, 10)),
+            (10, (0, 10)),
+            (11, (1, 20)),
+            (20, (1, 20)),
+            (21, (3, 30)),
+            (31, (4, 50)),
+            (51, (5, 110)),
+            (121, (8, 130)),
+            (150, (9, 150)),
+        ] {
+            let told = offset(&mut client, 5, NOW + wanted, 0).await;
+            let told = (told.offset, told.timestamp - NOW);
+            assert_eq!(told, found, "{codec:?}: {wanted}");
         }
     }
 }

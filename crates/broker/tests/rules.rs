@@ -220,6 +220,18 @@ async fn k26_k28_k29_producer_ids_and_epochs() {
             (ErrorCode::NONE, 0)
         );
         assert!(seen.insert(response.producer_id), "always a new one");
+        // A producer that goes on after an error says who it was; what it had is over all the same.
+        let going_on = InitProducerIdRequest {
+            producer_id: response.producer_id,
+            producer_epoch: 5,
+            ..InitProducerIdRequest::default()
+        };
+        if version >= 3 {
+            let next = client.call(version, &going_on).await;
+            let given = (next.error_code, next.producer_epoch);
+            assert_eq!(given, (ErrorCode::NONE, 0), "version {version}");
+            assert!(seen.insert(next.producer_id), "always a new one");
+        }
         for id in ["", "tx"] {
             let request = InitProducerIdRequest {
                 transactional_id: Some(text(id)),
@@ -509,5 +521,51 @@ async fn k21_old_and_unknown_epochs_are_told_apart_by_every_api() {
         let response = client.call(4, &request).await;
         let end = &response.topics[0].partitions[0];
         assert_eq!(end.error_code.0, code, "OffsetForLeaderEpoch with {epoch}");
+    }
+}
+
+/// Clients come back to the address they are told: of the listener by which they came.
+#[tokio::test(start_paused = true)]
+async fn k93_each_listener_names_its_own_address() {
+    let h = start().await;
+    for (host, port) in [("127.0.0.1", 9092), ("broker.example", 19_092)] {
+        let mut client = h.connect_to(host, port);
+        let own = (host.to_owned(), i32::from(port));
+        for version in 0..=13 {
+            let request = MetadataRequest {
+                topics: Some(Vec::new()),
+                ..MetadataRequest::default()
+            };
+            let metadata = client.call(version, &request).await;
+            let told = metadata.brokers.iter();
+            let told: Vec<_> = told.map(|one| (one.host.to_string(), one.port)).collect();
+            assert_eq!(told, std::slice::from_ref(&own), "Metadata {version}");
+        }
+        for version in 0..=6 {
+            let mut request = FindCoordinatorRequest::default();
+            match version {
+                4.. => request.coordinator_keys = vec![text("g")],
+                _ => request.key = text("g"),
+            }
+            let found = client.call(version, &request).await;
+            let told = match found.coordinators.first() {
+                Some(found) => (found.host.to_string(), found.port),
+                None => (found.host.to_string(), found.port),
+            };
+            assert_eq!(told, own, "FindCoordinator {version}");
+        }
+        for version in 0..=2 {
+            let request = DescribeClusterRequest::default();
+            let told = client.call(version, &request).await.brokers;
+            let told: Vec<_> = told
+                .iter()
+                .map(|one| (one.host.to_string(), one.port))
+                .collect();
+            assert_eq!(
+                told,
+                std::slice::from_ref(&own),
+                "DescribeCluster {version}"
+            );
+        }
     }
 }

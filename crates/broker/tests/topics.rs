@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{admin::*, batch, start, values};
+use common::{Client, NOW_MS, admin::*, batch, start, start_with, values};
+use tidemill_broker::config::BrokerConfig;
+use tidemill_runtime::Runtime;
 use tidemill_wire::{
     ErrorCode,
     ids::TopicId,
@@ -247,7 +249,7 @@ async fn k90_configurations_at_creation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn k91_k92_names_and_numbers() {
+async fn k91_names() {
     let h = start().await;
     let mut client = h.connect();
     let long = "x".repeat(250);
@@ -275,18 +277,67 @@ async fn k91_k92_names_and_numbers() {
         .map(|r| (r.name.as_str(), r.error_code.0))
         .collect();
     assert_eq!(codes, [("t", 42), ("u", 0)]);
-    for many in [10_001, i32::MAX] {
-        let topics = vec![creatable("many", many, &[]), creatable("few", 1, &[])];
-        let results = create(&mut client, topics).await;
-        assert_eq!(results[0].error_code, ErrorCode::POLICY_VIOLATION);
-    }
-    let half = vec![
-        creatable("half", 6_000, &[]),
-        creatable("other", 6_000, &[]),
+}
+
+/// Partitions count for the request, by whatever they were asked for; what is sound beside too much
+/// is too much as well.
+#[tokio::test(start_paused = true)]
+async fn k92_of_a_refused_request_nothing_is_created() {
+    let config = BrokerConfig {
+        num_partitions: 6_000,
+        ..BrokerConfig::default()
+    };
+    let h = start_with(Runtime::simulated(1, NOW_MS), config).await;
+    let mut client = h.connect();
+    let few = || creatable("few", 1, &[]);
+    let assigned = |name: &str, partitions, broker| {
+        let assignment = |partition_index| CreatableReplicaAssignment {
+            partition_index,
+            broker_ids: vec![broker],
+        };
+        CreatableTopic {
+            assignments: (0..partitions).map(assignment).collect(),
+            ..creatable(name, -1, &[])
+        }
+    };
+    let requests = [
+        vec![creatable("many", 10_001, &[]), few()],
+        vec![creatable("many", i32::MAX, &[]), few()],
+        vec![
+            creatable("half", 6_000, &[]),
+            creatable("other", 6_000, &[]),
+        ],
+        vec![creatable("half", 6_000, &[]), creatable("default", -1, &[])],
+        vec![creatable("bad/name", 10_000, &[]), few()],
+        vec![
+            creatable("bad", 10_000, &[("no.such.key", Some("1"))]),
+            few(),
+        ],
+        vec![assigned("assigned", 10_000, 1), few()],
+        vec![assigned("elsewhere", 10_000, 9), few()],
+        vec![few(), assigned("million", 1_000_000, 1)],
+        vec![few(), assigned("__consumer_offsets", 1_000_000, 1)],
     ];
-    for result in create(&mut client, half).await {
-        assert_eq!(result.error_code, ErrorCode::POLICY_VIOLATION);
+    for topics in requests {
+        let name = topics[0].name.clone();
+        for result in create(&mut client, topics).await {
+            assert_eq!(result.error_code, ErrorCode::POLICY_VIOLATION, "{name}");
+        }
+        let all = metadata(&mut client, 9, None, false).await;
+        assert!(all.topics.is_empty(), "{name}");
     }
+    // What is refused for itself takes no room, nor does a name given twice.
+    let most = vec![
+        creatable("most", 9_999, &[]),
+        creatable("none", 0, &[]),
+        creatable("minus", i32::MIN, &[]),
+        creatable("twice", 9_999, &[]),
+        creatable("twice", 9_999, &[]),
+        few(),
+    ];
+    let results = create(&mut client, most).await;
+    let codes: Vec<_> = results.iter().map(|result| result.error_code.0).collect();
+    assert_eq!(codes, [0, 37, 37, 42, 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -415,4 +466,93 @@ async fn k60_f31_delete_topics() {
         (0, 0),
         "none of the old data"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn k54_what_may_not_be_created_is_unknown_in_every_version() {
+    let refusing = BrokerConfig {
+        auto_create_topics: false,
+        ..BrokerConfig::default()
+    };
+    let h = start_with(Runtime::simulated(1, NOW_MS), refusing).await;
+    let mut client = h.connect();
+    for version in 0..=13 {
+        let found = metadata(&mut client, version, asked(&["new"]), true).await;
+        let code = found.topics[0].error_code;
+        assert_eq!(code, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, "{version}");
+    }
+    assert!(metadata(&mut client, 9, None, true).await.topics.is_empty());
+    // Before version 4 a request cannot say that it does not want it.
+    let h = start().await;
+    let mut client = h.connect();
+    for version in 0..=13 {
+        let name = format!("new-{version}");
+        let found = metadata(&mut client, version, asked(&[&name]), version < 4).await;
+        let code = found.topics[0].error_code.0;
+        assert_eq!(code, if version < 4 { 0 } else { 3 }, "{version}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn k91_nothing_is_created_by_itself_that_would_collide() {
+    let h = start().await;
+    h.topic("a.b", 1).await;
+    let mut client = h.connect();
+    for version in [1, 9, 13] {
+        let found = metadata(&mut client, version, asked(&["a_b"]), true).await;
+        let code = found.topics[0].error_code;
+        assert_eq!(code, ErrorCode::INVALID_TOPIC_EXCEPTION, "{version}");
+    }
+    // Neither is the second of two that are asked for at once.
+    let found = metadata(&mut client, 9, asked(&["m.n_o", "m_n.o"]), true).await;
+    let mut codes: Vec<_> = found
+        .topics
+        .iter()
+        .map(|topic| topic.error_code.0)
+        .collect();
+    codes.sort_unstable();
+    assert_eq!(codes, [0, 17]);
+    assert_eq!(metadata(&mut client, 9, None, false).await.topics.len(), 2);
+}
+
+/// C18: of those who want the same number one gets it, and what there is then can be used.
+#[tokio::test(start_paused = true)]
+async fn c18_of_parallel_create_partitions_one_wins() {
+    let h = start().await;
+    h.topic("t", 1).await;
+    for (round, target) in [2, 5, 9, 30].into_iter().enumerate() {
+        let mut clients: Vec<_> = (0..8).map(|_| h.connect()).collect();
+        let add = async |client: &mut Client| {
+            let topic = CreatePartitionsTopic {
+                name: text("t"),
+                count: target,
+                assignments: None,
+            };
+            let request = CreatePartitionsRequest {
+                topics: vec![topic],
+                timeout_ms: 5_000,
+                validate_only: false,
+            };
+            client.call(3, &request).await.results[0].error_code
+        };
+        let mut codes = futures_util::future::join_all(clients.iter_mut().map(add)).await;
+        codes.sort_unstable();
+        assert_eq!(codes.remove(0), ErrorCode::NONE, "one wins {target}");
+        let lost = codes
+            .iter()
+            .all(|code| *code == ErrorCode::INVALID_PARTITIONS);
+        assert!(lost, "{target}: {codes:?}");
+        let client = &mut clients[0];
+        for index in 0..target {
+            let produced = client.produce("t", index, batch(&["a"])).await;
+            assert_eq!(produced.error_code, ErrorCode::NONE, "partition {index}");
+            let data = client.fetch("t", index, produced.base_offset).await;
+            assert_eq!(values(&data), ["a"], "partition {index}");
+        }
+        let found = metadata(client, 9, asked(&["t"]), false).await;
+        let indices = found.topics[0].partitions.iter();
+        let mut indices: Vec<_> = indices.map(|part| part.partition_index).collect();
+        indices.sort_unstable();
+        assert_eq!(indices, (0..target).collect::<Vec<_>>(), "round {round}");
+    }
 }

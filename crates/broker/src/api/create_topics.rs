@@ -16,7 +16,7 @@ use tidemill_wire::{
 
 use super::{Context, describe_configs::topic_entries};
 use crate::{
-    create::{Created, NewTopicSpec, create_topics},
+    create::{Created, NewTopicSpec, check_total, create_topics},
     errors::Refusal,
 };
 
@@ -25,6 +25,12 @@ pub(super) async fn handle(context: Context, request: CreateTopicsRequest) -> Cr
     for topic in &request.topics {
         *counts.entry(topic.name.clone()).or_default() += 1;
     }
+    let asked = request
+        .topics
+        .iter()
+        .filter(|topic| counts.get(&topic.name) == Some(&1))
+        .map(|topic| (topic.name.as_str(), partitions(topic)));
+    let within = check_total(&context.broker, asked);
     let mut results: Vec<(Str, Option<Refusal>)> = Vec::new();
     let mut specs = Vec::new();
     for topic in request.topics {
@@ -40,7 +46,7 @@ pub(super) async fn handle(context: Context, request: CreateTopicsRequest) -> Cr
             continue;
         }
         let name = topic.name.clone();
-        match spec(&context, topic) {
+        match within.clone().and_then(|()| spec(&context, topic)) {
             Ok(spec) => {
                 specs.push(spec);
                 results.push((name, None));
@@ -64,6 +70,14 @@ pub(super) async fn handle(context: Context, request: CreateTopicsRequest) -> Cr
     CreateTopicsResponse {
         topics: topics.collect(),
         ..CreateTopicsResponse::default()
+    }
+}
+
+/// The partitions that a topic would have; -1 is the broker's default.
+fn partitions(topic: &CreatableTopic) -> i64 {
+    match topic.assignments.len() {
+        0 => i64::from(topic.num_partitions),
+        assigned => i64::try_from(assigned).unwrap_or(i64::MAX),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     alter::{BROKER, TOPIC, broker_named},
     config::{DescribedConfig, describe_broker, describe_default_broker, describe_topic},
     errors::Refusal,
-    topics::check_name,
+    topics::{check_name, configs_of},
 };
 
 pub(super) async fn handle(
@@ -90,7 +90,7 @@ fn find(
                 .map_err(|reason| Refusal::new(ErrorCode::INVALID_TOPIC_EXCEPTION, reason))?;
             let unknown = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
             let topic = image.topic_by_name(name).ok_or(unknown)?;
-            Ok(describe_topic(&topic.configs, &view))
+            Ok(describe_topic(&configs_of(topic), &view))
         }
         BROKER => match broker_named(name, config.node_id)? {
             Some(_) => Ok(describe_broker(&view)),
@@ -114,7 +114,7 @@ pub(super) fn topic_entries(
         image.broker_configs(None),
         image.broker_configs(Some(config.node_id)),
     );
-    let described = describe_topic(&topic.configs, &config.settings.with(&default, &own));
+    let described = describe_topic(&configs_of(topic), &config.settings.with(&default, &own));
     described
         .into_iter()
         .map(|config| entry(config, false, false))

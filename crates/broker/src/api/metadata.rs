@@ -24,7 +24,7 @@ use tidemill_wire::{
 use super::{Context, Outcome};
 use crate::{
     create::{NewTopicSpec, create_topics},
-    topics::{check_name, is_internal},
+    topics::{check_name, has_owner, is_internal},
 };
 
 /// All operations on a topic, as bits: there is no authorizer that would take one away.
@@ -123,7 +123,7 @@ async fn create_missing(
         .filter(|topic| topic.topic_id == TopicId::ZERO);
     let missing: BTreeMap<Str, NewTopicSpec> = names
         .filter_map(|topic| topic.name.as_ref())
-        .filter(|name| image.topic_by_name(name).is_none())
+        .filter(|name| image.topic_by_name(name).is_none() && has_owner(name))
         .map(|name| (name.detached(), NewTopicSpec::with_defaults(name)))
         .collect();
     if missing.is_empty() {

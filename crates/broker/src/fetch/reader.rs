@@ -18,16 +18,17 @@ use tidemill_wire::{
 use tokio::sync::Notify;
 
 use super::{
+    cold::{Found, Outcome},
     session::{Target, TopicKey},
-    source::{self, read, try_read},
+    source::{self, try_read},
 };
-use crate::{Broker, topics::Found};
+use crate::{Broker, topics};
 
 /// Store reads of one request at once; more would let one request take all of the store's permits.
 const COLD_READS_MAX: usize = 16;
-/// How long a read of the store may delay an answer beyond max_wait. The read goes on without the
-/// request and its next try finds the data in memory, so a slow store delays nobody for ever.
-const COLD_GRACE: Duration = Duration::from_secs(5);
+/// How long a look at local files may delay an answer beyond max_wait: it belongs to what a request
+/// costs at least, as in Kafka, and is over long before, unless the disk hangs.
+const FILES_GRACE: Duration = Duration::from_millis(100);
 
 /// What the request as a whole allows.
 #[derive(Clone, Copy, Debug)]
@@ -204,9 +205,10 @@ impl Reader {
             indices.push(*index);
             wanted.push((partition, want));
         }
-        let patience = self.patience(broker);
+        let clock = &broker.runtime().clock;
+        let patience = self.budget.deadline.max(clock.monotonic() + FILES_GRACE);
         let read = source::read_files(broker, wanted);
-        let read = broker.runtime().clock.timeout_at(patience, read).await;
+        let read = clock.timeout_at(patience, read).await;
         let mut left = cold;
         for (index, result) in indices.into_iter().zip(read.unwrap_or_default()) {
             if let Some(result) = result {
@@ -217,15 +219,8 @@ impl Reader {
         left
     }
 
-    /// When a read of the store has taken too long.
-    fn patience(&self, broker: &Broker) -> Instant {
-        let now = broker.runtime().clock.monotonic();
-        self.budget.deadline.max(now + COLD_GRACE)
-    }
-
     /// Reads from the store, several partitions at once, each within what those before it leave.
     async fn pass_cold(&mut self, broker: &Broker, cold: Vec<usize>) {
-        let tasks = &broker.runtime().tasks;
         let mut reads = FuturesUnordered::new();
         let mut promised = self.total;
         for index in cold {
@@ -235,17 +230,32 @@ impl Reader {
             if reads.len() >= COLD_READS_MAX || (want.max_bytes == 0 && !want.at_least_one) {
                 break;
             }
-            promised = promised.saturating_add(want.max_bytes.max(1));
-            // Detached, so that it ends and fills the cache even if this request does not wait.
-            let task = tasks.spawn("cold read", read(partition, want));
-            reads.push(async move { (index, task.join().await) });
+            match broker.cold_reads().join(&partition, want) {
+                Found::Ended(result) => {
+                    promised -= self.total;
+                    self.settle_late(index, result);
+                    promised += self.total;
+                }
+                Found::Pending(read) => {
+                    promised = promised.saturating_add(want.max_bytes.max(1));
+                    reads.push(async move { (index, read.end().await) });
+                }
+            }
         }
-        let clock = &broker.runtime().clock;
-        let patience = self.patience(broker);
-        while let Ok(Some((index, result))) = clock.timeout_at(patience, reads.next()).await {
-            let result = result.unwrap_or(Err(ErrorCode::UNKNOWN_SERVER_ERROR));
-            self.settle(index, result);
+        let (clock, deadline) = (&broker.runtime().clock, self.budget.deadline);
+        while let Ok(Some((index, result))) = clock.timeout_at(deadline, reads.next()).await {
+            self.settle_late(index, result);
         }
+    }
+
+    /// Settles what may have been read for a request before this one, with the marks as they are.
+    fn settle_late(&mut self, index: usize, mut result: Outcome) {
+        if let (Slot::Open(open), Ok(got)) = (&self.slots[index], &mut result) {
+            got.high_watermark = open.partition.high_watermark();
+            got.last_stable_offset = open.partition.last_stable_offset();
+            got.log_start = open.partition.log_start();
+        }
+        self.settle(index, result);
     }
 
     fn want(&mut self, index: usize, promised: usize) -> Option<(Arc<Partition>, ReadRequest)> {
@@ -307,7 +317,7 @@ impl Reader {
 }
 
 fn open(broker: &Broker, target: &Target) -> Slot {
-    let Found { topic, partition } = match resolve(broker, target) {
+    let topics::Found { topic, partition } = match resolve(broker, target) {
         Ok(found) => found,
         Err(code) => return Slot::Settled(failed(code)),
     };
@@ -332,14 +342,14 @@ fn open(broker: &Broker, target: &Target) -> Slot {
     })
 }
 
-fn resolve(broker: &Broker, target: &Target) -> Result<Found, ErrorCode> {
+fn resolve(broker: &Broker, target: &Target) -> Result<topics::Found, ErrorCode> {
     let image = broker.cluster().image();
     match &target.topic {
         TopicKey::Name(name) => broker.find(&image, name, target.index),
         TopicKey::Id(id) => match image.topic(*id) {
             Some(topic) => {
                 let partition = broker.partition(topic, target.index)?;
-                Ok(Found {
+                Ok(topics::Found {
                     topic: Arc::clone(topic),
                     partition,
                 })

@@ -19,3 +19,4 @@ mod timers;
 mod topic;
 
 pub(crate) use coordinator::{Commit, Coordinator};
+pub(crate) use topic::as_needed;

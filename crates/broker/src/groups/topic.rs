@@ -1,19 +1,26 @@
 //! `__consumer_offsets`: created when the first group asks for it, led from then on.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use tidemill_wire::ErrorCode;
 
 use super::Coordinator;
 use crate::{
     Broker,
+    config::GroupSettings,
     create::{NewTopicSpec, create_topics},
+    topics::{KEEP, OFFSETS},
 };
 
-/// The topic of groups and their offsets.
-const NAME: &str = "__consumer_offsets";
-/// Its records are kept until a snapshot replaces them, whatever the broker's retention.
-const KEEP: [(&str, &str); 2] = [("retention.ms", "-1"), ("retention.bytes", "-1")];
+/// The topic as the coordinator needs it, for whoever names it first: of what was asked for, only
+/// what harms no commit stays.
+pub(crate) fn as_needed(mut spec: NewTopicSpec, settings: &GroupSettings) -> NewTopicSpec {
+    spec.partitions = settings.offsets_partitions;
+    for (key, value) in KEEP {
+        spec.configs.insert(key.to_owned(), value.to_owned());
+    }
+    spec
+}
 
 impl Broker {
     /// The group coordinator.
@@ -24,9 +31,11 @@ impl Broker {
     /// Leads what there is of the topic.
     pub(crate) fn lead_groups(&self) {
         let image = self.cluster().image();
-        let Some(topic) = image.topic_by_name(NAME) else {
+        let Some(topic) = image.topic_by_name(OFFSETS) else {
             return;
         };
+        // A client may have created it a moment ago: it is in the image before it is led.
+        self.lead(&image, topic.id);
         let led: Vec<_> = topic
             .partitions()
             .filter_map(|(id, _)| self.log().partition(id))
@@ -48,19 +57,11 @@ impl Broker {
         if self.coordinator.is_led() {
             return Ok(());
         }
-        if self.cluster().image().topic_by_name(NAME).is_none() {
-            let configs: BTreeMap<String, String> = KEEP
-                .iter()
-                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-                .collect();
-            let spec = NewTopicSpec {
-                partitions: self.config().groups.offsets_partitions,
-                configs,
-                ..NewTopicSpec::with_defaults(NAME)
-            };
+        if self.cluster().image().topic_by_name(OFFSETS).is_none() {
+            let spec = NewTopicSpec::with_defaults(OFFSETS);
             let created = create_topics(self, vec![spec], false, None).await;
             if let Some(Err(refusal)) = created.first() {
-                tracing::error!(topic = NAME, %refusal, "topic of groups not created");
+                tracing::error!(topic = OFFSETS, %refusal, "topic of groups not created");
                 return Err(ErrorCode::COORDINATOR_NOT_AVAILABLE);
             }
         }

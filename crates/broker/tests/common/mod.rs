@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 pub mod admin;
+pub mod stored;
 
 use std::{sync::Arc, time::Duration};
 
@@ -101,15 +102,21 @@ pub async fn start_with(runtime: Runtime, config: BrokerConfig) -> Harness {
 
 impl Harness {
     pub fn connect(&self) -> Client {
+        self.connect_to("127.0.0.1", 9092)
+    }
+
+    /// By the listener that has this address for clients.
+    pub fn connect_to(&self, host: &str, port: u16) -> Client {
         let (client, server) = tokio::io::duplex(1 << 20);
         let advertised = Advertised {
-            host: "127.0.0.1".to_owned(),
-            port: 9092,
+            host: host.to_owned(),
+            port,
         };
         self.broker.serve_stream(server, advertised);
         Client {
             stream: client,
             next: 1,
+            id: "test",
         }
     }
 
@@ -137,6 +144,8 @@ impl Harness {
 pub struct Client {
     pub stream: DuplexStream,
     pub next: i32,
+    /// As the client calls itself.
+    pub id: &'static str,
 }
 
 impl Client {
@@ -144,7 +153,7 @@ impl Client {
     pub async fn send<R: Request>(&mut self, version: i16, request: &R) -> i32 {
         let id = self.next;
         self.next += 1;
-        let client_id = Str::from("test");
+        let client_id = Str::from(self.id);
         let frame = frame::encode_request(version, id, Some(&client_id), request);
         let bytes = frame.expect("encodable").to_bytes();
         self.stream.write_all(&bytes).await.expect("sent");

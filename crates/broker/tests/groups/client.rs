@@ -1,19 +1,11 @@
 //! A broker that can start again over its store, and what group clients send.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
-use tidemill_broker::{Broker, BrokerOptions, config::BrokerConfig};
-use tidemill_cluster::{StartOptions, format::BrokerRegistration};
-use tidemill_log::LogLimits;
-use tidemill_runtime::Runtime;
-use tidemill_store::{
-    Memory, Store, StoreOptions,
-    testing::{FaultPlan, FaultyBackend},
-};
+use tidemill_broker::config::BrokerConfig;
 use tidemill_wire::{
     Encoder, ErrorCode, Message, Str,
-    ids::NodeId,
     messages::{
         delete_groups::DeleteGroupsRequest,
         describe_groups::{DescribeGroupsRequest, DescribedGroup},
@@ -29,7 +21,8 @@ use tidemill_wire::{
     records::consumer_protocol::ConsumerProtocolSubscription,
 };
 
-use crate::common::{CLUSTER, Client, Harness, NOW_MS};
+pub use crate::common::stored::{restart_with, start_with};
+use crate::common::{Client, Harness};
 
 pub fn text(text: &str) -> Str {
     Str::from(text.to_owned())
@@ -47,38 +40,9 @@ pub async fn start() -> Harness {
     start_with(config()).await
 }
 
-pub async fn start_with(config: BrokerConfig) -> Harness {
-    let runtime = Runtime::simulated(1, NOW_MS);
-    let memory = Memory::new(runtime.clock.clone());
-    let backend = FaultyBackend::new(Arc::new(memory), runtime.clone(), 1, FaultPlan::none());
-    open(runtime, backend, config).await
-}
-
 /// Another broker over the same store; the one before is sealed off.
 pub async fn restart(before: &Harness) -> Harness {
-    open(before.runtime.clone(), before.backend.clone(), config()).await
-}
-
-async fn open(runtime: Runtime, backend: FaultyBackend, config: BrokerConfig) -> Harness {
-    let below = Arc::new(backend.clone());
-    let store = Store::new(below, runtime.clone(), StoreOptions::default());
-    let registration = BrokerRegistration::new(NodeId(1), runtime.clock.now_ms());
-    let mut options = StartOptions::new(store, registration, LogLimits::local());
-    options.cluster_id = Some(CLUSTER);
-    let started = tidemill_cluster::start(options).await.expect("it starts");
-    let broker = Broker::new(BrokerOptions {
-        cluster: started.cluster.clone(),
-        log: started.log.clone(),
-        runtime: runtime.clone(),
-        config: Arc::new(config),
-    });
-    Harness {
-        runtime,
-        backend,
-        cluster: started.cluster,
-        log: started.log,
-        broker,
-    }
+    restart_with(before, config()).await
 }
 
 /// A consumer's subscription as its protocol has it.

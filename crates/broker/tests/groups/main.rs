@@ -6,6 +6,7 @@ mod common;
 mod churn;
 mod client;
 mod cooperative;
+mod internal;
 mod limits;
 mod machine;
 mod offsets;

@@ -325,6 +325,41 @@ async fn k86_live_members_keep_their_offsets() {
     assert_eq!(committed(&mut client, "g", 0).await.committed_offset, -1);
 }
 
+/// However long ago it was committed, it is kept as long as was promised after the last member has
+/// gone, and no longer; a restart starts nothing anew.
+#[tokio::test(start_paused = true)]
+async fn k86_the_default_retention_counts_from_when_the_group_became_empty() {
+    let mut config = config();
+    config.groups.offsets_retention = Duration::from_secs(600);
+    let mut h = start_with(config.clone()).await;
+    h.topic("t", 1).await;
+    let mut client = h.connect();
+    let joined = join(&mut client, 9, "g").await;
+    sync(&mut client, 5, "g", &joined).await;
+    let mut request = commit_request("g", "t", &[(0, 5)]);
+    request.member_id = joined.member_id.clone();
+    request.generation_id_or_member_epoch = joined.generation_id;
+    client.call(7, &request).await;
+    // Nobody is a member of this one, so it counts from the commit.
+    assert_eq!(
+        commit(&mut client, "simple", &[(0, 6)]).await,
+        ErrorCode::NONE
+    );
+    for _ in 0..40 {
+        h.sleep(Duration::from_secs(40)).await;
+        assert_eq!(beat(&mut client, "g", &joined).await, ErrorCode::NONE);
+    }
+    let simple = committed(&mut client, "simple", 0).await.committed_offset;
+    assert_eq!(simple, -1);
+    leave(&mut client, 3, "g", &joined.member_id).await;
+    for (seconds, offset) in [(300, 5), (280, 5), (40, -1)] {
+        h.sleep(Duration::from_secs(seconds)).await;
+        let found = committed(&mut h.connect(), "g", 0).await.committed_offset;
+        assert_eq!(found, offset, "{seconds} s later");
+        h = restart_with(&h, config.clone()).await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn kip_496_offsets_of_topics_that_a_live_group_left_lapse() {
     let mut config = config();

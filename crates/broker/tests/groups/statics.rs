@@ -2,7 +2,12 @@
 
 use tidemill_broker::groups::{error::GroupError, machine::GroupState};
 
-use crate::sim::{REBALANCE_MS, SESSION_MS, Sim, protocols};
+use tidemill_wire::ErrorCode;
+
+use crate::{
+    client::{describe, join_request, start, sync, text},
+    sim::{REBALANCE_MS, SESSION_MS, Sim, protocols},
+};
 
 /// A stable group with static members `a` (leader) and `b`; their ids.
 fn pair(sim: &mut Sim) -> [String; 2] {
@@ -155,4 +160,34 @@ fn static_members_that_all_stay_away_go_with_their_sessions() {
     sim.pass(i64::from(REBALANCE_MS));
     assert_eq!(sim.group.state(), GroupState::Empty);
     assert_eq!(sim.group.members().count(), 0);
+}
+
+/// Over the wire: whoever looks at the group sees the process that is there now.
+#[tokio::test(start_paused = true)]
+async fn k47_a_new_process_is_described_by_its_own_client_id() {
+    let h = start().await;
+    let mut request = join_request("g", "", &["t"]);
+    request.group_instance_id = Some(text("i"));
+    let mut generations = Vec::new();
+    for id in ["one", "two"] {
+        let mut client = h.connect();
+        client.id = id;
+        let joined = client.call(7, &request).await;
+        assert_eq!(joined.error_code, ErrorCode::NONE);
+        generations.push(joined.generation_id);
+        // A static member is synced by its id alone while it is not fenced.
+        let synced = sync(&mut client, 5, "g", &joined).await;
+        assert_eq!(synced.error_code, ErrorCode::NONE);
+        for version in 4..=6 {
+            let group = describe(&mut client, version, "g").await;
+            assert_eq!(group.group_state, *"Stable");
+            let [member] = &group.members[..] else {
+                panic!("{} members", group.members.len());
+            };
+            assert_eq!(member.member_id, joined.member_id);
+            assert_eq!(member.client_id, *id);
+            assert_eq!(member.group_instance_id, Some(text("i")));
+        }
+    }
+    assert_eq!(generations, [1, 1], "no rebalance");
 }

@@ -10,6 +10,7 @@ use tidemill_store::{StoreError, envelope::EnvelopeError};
 
 pub use chain::{ChainState, PartitionState, read_chain};
 pub use close::{Closed, Landed, close, find_closing, newest_replay_from};
+pub(crate) use publish::numbers_below;
 pub use publish::{CheckpointLog, FULL_EVERY, PublishError, Published, Round, trim_below};
 
 /// Why a checkpoint log could not be read.

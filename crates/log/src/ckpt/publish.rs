@@ -211,15 +211,24 @@ impl CheckpointLog {
 /// # Errors
 /// The store did not answer.
 pub async fn trim_below(log: &NumberedLog, limit: u64) -> Result<usize, ChainError> {
-    let numbers = log.list_from(0).await?;
-    let newest = numbers.last().map_or(0, |(number, _)| *number);
     let mut count = 0;
-    for (number, _) in numbers {
-        if number >= limit.min(newest) {
-            break;
-        }
+    for number in numbers_below(log, limit).await? {
         log.delete(number).await?;
         count += 1;
     }
     Ok(count)
+}
+
+/// The numbers of `log` below `limit`, ascending, by listing, never the newest.
+///
+/// # Errors
+/// The store did not answer.
+pub(crate) async fn numbers_below(
+    log: &NumberedLog,
+    limit: u64,
+) -> Result<impl Iterator<Item = u64>, StoreError> {
+    let numbers = log.list_from(0).await?;
+    let newest = numbers.last().map_or(0, |(number, _)| *number);
+    let numbers = numbers.into_iter().map(|(number, _)| number);
+    Ok(numbers.take_while(move |number| *number < limit.min(newest)))
 }

@@ -23,7 +23,7 @@ const LOOKUPS: u32 = 4;
 const WAL_READ_BYTES: u64 = 4 << 20;
 
 /// Up to where a reader may see.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Isolation {
     /// Up to the high watermark.
     #[default]

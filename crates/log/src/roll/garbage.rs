@@ -1,12 +1,17 @@
 //! Which data objects nobody lists any more, and their deletion.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
+use tidemill_runtime::Instant;
 use tidemill_store::Envelope;
 use tidemill_wire::ids::{Offset, PartitionId};
 
-use super::{Fate, RollError, Roller, change::Change};
+use super::{Fate, RollError, Roller, WalTrim, change::Change};
 use crate::{
+    ckpt::numbers_below,
     extents::{ExtentList, first_above},
     format::data::{RUN_LEN, Run},
     keys,
@@ -229,13 +234,25 @@ impl Roller {
 
     /// Trims and deletes what is due. Returns how many objects went.
     pub async fn tidy(&mut self) -> usize {
-        self.trim_wal().await + self.delete_garbage().await
+        self.tidy_for(Duration::MAX).await
+    }
+
+    /// The same, but begins nothing more once it has taken `slice` for each of both. Where deleting
+    /// takes longer than writing, all of it at once would hold up rounds and retention, and then be
+    /// more the next time.
+    pub(super) async fn tidy_for(&mut self, slice: Duration) -> usize {
+        self.delete_garbage(slice).await + self.trim_wal(slice).await
+    }
+
+    /// True until `slice` has passed since `began`.
+    fn is_within(&self, began: Instant, slice: Duration) -> bool {
+        self.now().saturating_duration_since(began) < slice
     }
 
     /// Deletes objects whose grace has passed; what fails is tried again later. Returns how many.
-    async fn delete_garbage(&mut self) -> usize {
+    async fn delete_garbage(&mut self, slice: Duration) -> usize {
         let now = self.now();
-        let due = |due: &Option<tidemill_runtime::Instant>| due.is_some_and(|due| due <= now);
+        let due = |due: &Option<Instant>| due.is_some_and(|due| due <= now);
         let objects: Vec<DataObjectId> = self
             .garbage
             .iter()
@@ -244,6 +261,9 @@ impl Roller {
             .collect();
         let mut count = 0;
         for object in objects {
+            if !self.is_within(now, slice) {
+                break;
+            }
             match self.log.store().delete(&keys::data_key(object)).await {
                 Ok(()) => {
                     self.garbage.remove(&object);
@@ -260,24 +280,45 @@ impl Roller {
 
     /// Trims WAL numbers whose grace has passed: ascending, one by one, by listing, never the
     /// newest. Returns how many.
-    async fn trim_wal(&mut self) -> usize {
-        let now = self.now();
-        let mut below = None;
-        while let Some(trim) = self.wal_trims.front()
-            && trim.due <= now
-        {
-            below = Some(*trim);
-            self.wal_trims.pop_front();
+    async fn trim_wal(&mut self, slice: Duration) -> usize {
+        let began = self.now();
+        let mut count = 0;
+        while self.find_trims().await {
+            while let Some(number) = self.trimming.front().copied() {
+                if !self.is_within(began, slice) {
+                    return count;
+                }
+                if let Err(error) = self.log.wal_objects().delete(number).await {
+                    tracing::warn!(%error, "WAL could not be trimmed");
+                    return count;
+                }
+                self.trimming.pop_front();
+                count += 1;
+            }
         }
-        let Some(trim) = below else {
-            return 0;
+        count
+    }
+
+    /// Lists the numbers to trim, unless some are left of the last time; false if none are due.
+    async fn find_trims(&mut self) -> bool {
+        if !self.trimming.is_empty() {
+            return true;
+        }
+        let now = self.now();
+        let is_due = |trim: &&WalTrim| trim.due <= now;
+        let due = self.wal_trims.iter().take_while(is_due).count();
+        let Some(trim) = self.wal_trims.drain(..due).next_back() else {
+            return false;
         };
-        match crate::ckpt::trim_below(self.log.wal_objects(), trim.below).await {
-            Ok(count) => count,
+        match numbers_below(self.log.wal_objects(), trim.below).await {
+            Ok(numbers) => {
+                self.trimming.extend(numbers);
+                true
+            }
             Err(error) => {
-                tracing::warn!(%error, "WAL could not be trimmed");
+                tracing::warn!(%error, "WAL could not be listed");
                 self.wal_trims.push_front(trim);
-                0
+                false
             }
         }
     }

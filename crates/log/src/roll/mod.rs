@@ -274,6 +274,8 @@ pub struct Roller {
     /// Runs worth rewriting because little else of their set object is alive.
     sparse: BTreeSet<(PartitionId, Offset)>,
     wal_trims: VecDeque<WalTrim>,
+    /// WAL numbers that are being trimmed, ascending.
+    trimming: VecDeque<u64>,
     cleanup: BTreeSet<WriterId>,
     /// True if those before this writer ended one after the other without a checkpoint.
     is_in_haste: bool,
@@ -309,6 +311,7 @@ impl Roller {
                 .collect(),
             sparse: BTreeSet::new(),
             wal_trims: VecDeque::new(),
+            trimming: VecDeque::new(),
             cleanup: leftovers.cleanup,
             is_in_haste: leftovers.without_checkpoint >= HASTE_AFTER,
             is_swept: false,

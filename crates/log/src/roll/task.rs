@@ -22,6 +22,8 @@ const RETRY_PAUSE: Duration = Duration::from_secs(2);
 const CLEAN_PAUSE: Duration = Duration::from_secs(10);
 /// A moved log start alone brings about no more than one checkpoint in this time.
 const LOG_START_INTERVAL: Duration = Duration::from_secs(60);
+/// What a look may spend on deleting objects, and on trimming the WAL (O3).
+const TIDY_SLICE: Duration = Duration::from_millis(500);
 /// Rounds asked for that may wait.
 const REQUESTS_MAX: usize = 16;
 
@@ -219,7 +221,7 @@ impl Roller {
         } else if schedule.merge {
             schedule.merge = self.merge_step().await? > 0;
         }
-        self.tidy().await;
+        self.tidy_for(TIDY_SLICE).await;
         if schedule.clean.is_some_and(|at| now >= at) {
             self.clean_up().await?;
             let is_done = self.is_swept && self.cleanup.is_empty();

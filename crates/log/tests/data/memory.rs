@@ -1,8 +1,23 @@
 //! What is kept in memory stays within its limits (L2), and what is not is read from the store.
 
-use tidemill_log::recover::Recovered;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
-use crate::harness::{START_MS, WRITER, partition, simulate, small_limits};
+use tidemill_log::{
+    Partition,
+    read::{Isolation, ReadRequest},
+    recover::Recovered,
+};
+use tidemill_runtime::Entropy;
+use tidemill_store::testing::FaultPlan;
+use tidemill_wire::batch::BatchIter;
+
+use crate::harness::{Kept, START_MS, WRITER, partition, simulate, small_limits};
 
 #[test]
 fn tails_and_caches_keep_their_limits() {
@@ -95,4 +110,92 @@ fn what_was_deleted_counts_no_more() {
             assert_eq!(rig.log.tail_bytes(), 0);
         }
     });
+}
+
+/// Reads batches anywhere until told to stop, and compares them; how many it read.
+async fn read_at_random(
+    partition: Arc<Partition>,
+    kept: Arc<Vec<Kept>>,
+    entropy: Entropy,
+    stop: Arc<AtomicBool>,
+) -> u64 {
+    let mut reads = 0;
+    while !stop.load(Relaxed) {
+        let first = entropy.below(kept.len() as u64) as usize;
+        let request = ReadRequest {
+            offset: kept[first].last,
+            max_bytes: 1 << entropy.below(20),
+            isolation: Isolation::Uncommitted,
+            at_least_one: true,
+        };
+        let read = partition.read(request).await.unwrap();
+        let wanted = kept[first..].iter().map(|kept| &kept.bytes);
+        let found = BatchIter::new(read.slices.concat().into());
+        for (found, wanted) in found.zip(wanted) {
+            assert_eq!(found.unwrap().bytes, *wanted, "from {}", request.offset);
+        }
+        assert!(read.size > 0, "nothing at {}", request.offset);
+        reads += 1;
+    }
+    reads
+}
+
+/// F12: caches with room for a block or two, many readers, and merges that replace what they read.
+#[test]
+fn f12_what_is_evicted_merged_and_read_at_once_stays_the_same() {
+    for seed in 30..34 {
+        simulate(seed, |world| async move {
+            let mut limits = small_limits();
+            limits.tail_bytes_max = 64 << 10;
+            limits.read.cache_bytes = 1_500 << 10;
+            // Merges make extents of several blocks, and what they replace is gone at once.
+            limits.roll.segment_bytes_max = 4 << 20;
+            limits.roll.grace = Duration::ZERO;
+            let (tail_max, cache_max) = (limits.tail_bytes_max, limits.read.cache_bytes);
+            let mut rig = world.open(WRITER, limits, Recovered::default()).await;
+            (0..2).for_each(|index| rig.lead(index));
+            for step in 1..=120 {
+                rig.append_random(0).await;
+                if step % 10 == 0 {
+                    rig.roller.round().await.unwrap();
+                }
+            }
+            // From here on a read takes long enough to be overtaken by whatever else happens.
+            let (least, most) = (Duration::from_millis(1), Duration::from_millis(20));
+            world
+                .faulty
+                .set_plan(FaultPlan::none().delayed(least, most));
+            let kept = Arc::new(rig.oracle[&partition(0)].batches.clone());
+            let stop = Arc::new(AtomicBool::new(false));
+            let reader = |_| {
+                let partition = rig.log.partition(partition(0)).unwrap();
+                let entropy = rig.entropy.fork();
+                let read = read_at_random(partition, kept.clone(), entropy, stop.clone());
+                world.runtime.tasks.spawn("reader", read)
+            };
+            let readers: Vec<_> = (0..8).map(reader).collect();
+            let (mut merged, mut fullest) = (0, 0);
+            for step in 1..=60 {
+                rig.append_random(1).await;
+                if step % 6 == 0 {
+                    rig.roller.round().await.unwrap();
+                    while let count @ 1.. = rig.roller.merge_step().await.unwrap() {
+                        merged += count;
+                        rig.roller.round().await.unwrap();
+                        rig.roller.tidy().await;
+                    }
+                }
+                let (tail, cache) = (rig.log.tail_bytes(), rig.log.reader().cached_bytes());
+                assert!(tail <= tail_max, "tails hold {tail} bytes");
+                assert!(cache <= cache_max, "caches hold {cache} bytes");
+                fullest = fullest.max(cache);
+            }
+            stop.store(true, Relaxed);
+            for reader in readers {
+                assert!(reader.join().await.unwrap() > 10, "it read all the while");
+            }
+            assert!(merged > 0 && fullest > cache_max / 2);
+            rig.check_all().await;
+        });
+    }
 }

@@ -236,12 +236,7 @@ fn start_options(
         LocalSync::Os => TornPolicy::NeverLanded,
     };
     let settings = Arc::clone(config);
-    options.settings = Arc::new(move |image, topic| {
-        let own = image.broker_configs(Some(settings.node_id));
-        settings
-            .topic(&topic.configs, &image.broker_configs(None), &own)
-            .partition()
-    });
+    options.settings = Arc::new(move |image, topic| settings.topic_in(image, topic).partition());
     options
 }
 
