@@ -175,8 +175,13 @@ impl Tasks {
             return run();
         };
         let (done, result) = oneshot::channel();
-        // Whoever asked may be gone.
-        pool.submit(Box::new(move || drop(done.send(run()))));
+        let runtime = tokio::runtime::Handle::current();
+        pool.submit(Box::new(move || {
+            // It may spawn tasks and set timers as if it ran where it was asked for.
+            let _entered = runtime.enter();
+            // Whoever asked may be gone.
+            drop(done.send(run()));
+        }));
         result.await.unwrap_or_else(|_| {
             Err(TaskPanic {
                 name,

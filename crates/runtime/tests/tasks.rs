@@ -74,3 +74,20 @@ async fn a_panic_is_told_and_its_thread_goes_on() {
         assert_eq!(tasks.blocking("good", || 7).await, Ok(7));
     }
 }
+
+/// As if it ran where it was asked for.
+#[tokio::test]
+async fn it_may_spawn_tasks() {
+    let runtime = Runtime::system();
+    let tasks = runtime.tasks.clone();
+    let clock = runtime.clock.clone();
+    let work = move || {
+        let later = async move {
+            clock.sleep(Duration::from_millis(1)).await;
+            7
+        };
+        tasks.spawn("later", later)
+    };
+    let spawned = runtime.tasks.blocking("spawns", work).await;
+    assert_eq!(spawned.expect("no panic").join().await, Ok(7));
+}

@@ -194,6 +194,9 @@ impl Drop for Broker {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // What a panic breaks may be mended or go unseen; that it came is a fault all the same.
+        let panicked = self.err().contains("panicked");
+        assert!(!panicked || thread::panicking(), "{}", self.err());
     }
 }
 
