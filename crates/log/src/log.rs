@@ -146,6 +146,10 @@ impl Log {
     pub fn drop_partition(&self, id: PartitionId) -> Option<Arc<Partition>> {
         let partition = self.wal.partitions.write().remove(&id)?;
         partition.stop(AppendFailed::Closed);
+        // No round will move it, so nothing else would bring about that it is trimmed.
+        if let Some(last) = partition.last_unrolled(self.writer()) {
+            self.wal.note_forgotten(last);
+        }
         partition.release_tail();
         Some(partition)
     }
@@ -293,6 +297,12 @@ impl Log {
     #[must_use]
     pub fn next_number(&self) -> u64 {
         self.wal.progress().next
+    }
+
+    /// One past the highest WAL number with something of a partition that was dropped before it was
+    /// rolled: it waits for nothing but to be trimmed.
+    pub(crate) fn forgotten_below(&self) -> u64 {
+        self.wal.forgotten_below()
     }
 
     /// Notes that a published checkpoint covers all lower numbers; later WAL objects say so.

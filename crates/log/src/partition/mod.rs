@@ -14,7 +14,7 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 use tidemill_invariants::log::Marks;
-use tidemill_wire::ids::{LeaderEpoch, Offset, PartitionId};
+use tidemill_wire::ids::{LeaderEpoch, Offset, PartitionId, WriterId};
 
 use self::{
     producers::{Epochs, Producers},
@@ -250,11 +250,7 @@ impl Partition {
     /// Committed batches in no extent that lie wholly below number `cut` of `writer`'s WAL, or in
     /// WALs of sealed writers, in order.
     #[must_use]
-    pub fn roll_candidates(
-        &self,
-        writer: tidemill_wire::ids::WriterId,
-        cut: u64,
-    ) -> Vec<TailBatch> {
+    pub fn roll_candidates(&self, writer: WriterId, cut: u64) -> Vec<TailBatch> {
         let below = |batch: &&TailBatch| {
             let mut spans = batch.spans.iter();
             spans.all(|span| span.position.writer != writer || span.position.number < cut)
@@ -291,6 +287,14 @@ impl Partition {
             .unrolled()
             .next()
             .map(|batch| batch.committed_ms)
+    }
+
+    /// The highest number of `writer`'s WAL that holds something in no extent.
+    pub(crate) fn last_unrolled(&self, writer: WriterId) -> Option<u64> {
+        let state = self.lock();
+        let spans = state.tail.unrolled().flat_map(|batch| &batch.spans);
+        let own = spans.filter(|span| span.position.writer == writer);
+        own.map(|span| span.position.number).max()
     }
 
     pub(crate) fn budget(&self) -> &TailBudget {

@@ -93,7 +93,8 @@ impl Roller {
             })
             .collect();
         let dropped = self.gone();
-        if changes.is_empty() && dropped.is_empty() && !self.owes_checkpoint() {
+        let nothing_changed = changes.is_empty() && dropped.is_empty();
+        if nothing_changed && !self.owes_checkpoint() && !self.owes_trim() {
             return Ok(report);
         }
         report.partitions = changes.len();
@@ -122,6 +123,11 @@ impl Roller {
         first && !self.cleanup.is_empty()
             || !self.orphans.is_empty()
             || !self.gone_unpublished().is_empty()
+    }
+
+    /// True if the WAL holds something that no round will move: a partition that was dropped before.
+    pub(super) fn owes_trim(&self) -> bool {
+        self.log.forgotten_below() > self.replay_from && self.log.roll_cut() > self.replay_from
     }
 
     /// True if the newest checkpoint does not say how things stand.

@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use tidemill_runtime::{Instant, TaskHandle};
+use tidemill_wire::ids::Offset;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Ownership, RollError, RollState, Roller};
@@ -230,6 +231,7 @@ impl Roller {
 
     fn report(&self, at: Instant) {
         let is_settled = !self.owes_checkpoint()
+            && !self.owes_trim()
             && self.gone().is_empty()
             && self.cleanup.is_empty()
             && self.pending.is_none();
@@ -242,7 +244,7 @@ impl Roller {
     /// True if something waits that no amount of bytes will bring about: the first checkpoint after
     /// a takeover, old data, a deleted topic.
     fn is_round_due(&self) -> bool {
-        if self.owes_checkpoint() || !self.gone().is_empty() {
+        if self.owes_checkpoint() || self.owes_trim() || !self.gone().is_empty() {
             return true;
         }
         let interval = i64::try_from(self.options.interval.as_millis()).unwrap_or(i64::MAX);
@@ -254,7 +256,8 @@ impl Roller {
     fn has_moved_log_start(&self) -> bool {
         self.log.partitions().iter().any(|partition| {
             let known = self.known.get(&partition.id());
-            known.is_some_and(|known| known.log_start < partition.log_start())
+            // One that no checkpoint holds yet may have lost all its batches, unrolled.
+            known.map_or(Offset(0), |known| known.log_start) < partition.log_start()
         })
     }
 }

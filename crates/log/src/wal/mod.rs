@@ -74,6 +74,8 @@ pub struct Wal {
     /// A PUT was decided, or the log stopped.
     decided: Notify,
     replay_from: AtomicU64,
+    /// See [`crate::log::Log::forgotten_below`].
+    forgotten_below: AtomicU64,
     stop: watch::Sender<Option<AppendFailed>>,
     freshness: Freshness,
     budget: Arc<TailBudget>,
@@ -126,6 +128,7 @@ impl Wal {
             progress: Mutex::new(progress),
             decided: Notify::new(),
             replay_from: AtomicU64::new(0),
+            forgotten_below: AtomicU64::new(0),
             stop: watch::Sender::new(None),
             freshness: Freshness::new(options.exclusive),
             budget,
@@ -170,6 +173,15 @@ impl Wal {
 
     pub(crate) fn set_replay_from(&self, number: u64) {
         self.replay_from.fetch_max(number, Ordering::AcqRel);
+    }
+
+    pub(crate) fn forgotten_below(&self) -> u64 {
+        self.forgotten_below.load(Ordering::Acquire)
+    }
+
+    /// Notes that something in this number is of a dropped partition.
+    pub(crate) fn note_forgotten(&self, number: u64) {
+        self.forgotten_below.fetch_max(number + 1, Ordering::AcqRel);
     }
 
     /// Why the log takes nothing more, if so.
