@@ -53,6 +53,7 @@ pub struct Log {
     leftovers: Mutex<Leftovers>,
     roll_state: Mutex<Option<RollState>>,
     checkpoints: AtomicU64,
+    left_out: AtomicU64,
 }
 
 impl Log {
@@ -73,6 +74,7 @@ impl Log {
             leftovers: Mutex::new(recovered.leftovers),
             roll_state: Mutex::new(None),
             checkpoints: AtomicU64::new(0),
+            left_out: AtomicU64::new(0),
         });
         for partition in recovered.partitions {
             let partition = log.adopt(partition);
@@ -198,6 +200,17 @@ impl Log {
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Partitions that are not rolled because their part of the WAL is damaged; the WAL is kept for
+    /// them.
+    #[must_use]
+    pub fn left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_left_out(&self, partitions: u64) {
+        self.left_out.store(partitions, Ordering::Relaxed);
+    }
+
     /// What recovery left to clean up; once.
     pub(crate) fn take_leftovers(&self) -> Leftovers {
         std::mem::take(&mut self.leftovers.lock())
@@ -299,6 +312,12 @@ impl Log {
         self.wal.progress().next
     }
 
+    /// The largest number up to `cut`, which lies at or below [`Log::roll_cut`], that no entry
+    /// straddles.
+    pub(crate) fn clean_cut(&self, cut: u64) -> u64 {
+        self.wal.clean_cut(cut)
+    }
+
     /// One past the highest WAL number with something of a partition that was dropped before it was
     /// rolled: it waits for nothing but to be trimmed.
     pub(crate) fn forgotten_below(&self) -> u64 {
@@ -321,17 +340,6 @@ impl Log {
     #[must_use]
     pub fn unrolled_bytes(&self) -> u64 {
         self.wal.budget().unrolled()
-    }
-
-    /// When the oldest batch in no extent was committed, Unix milliseconds.
-    #[must_use]
-    pub fn oldest_unrolled_ms(&self) -> Option<i64> {
-        self.wal
-            .partitions
-            .read()
-            .values()
-            .filter_map(|p| p.oldest_unrolled_ms())
-            .min()
     }
 
     /// Forgets producers that have not written for `producer_expiration` (K27).

@@ -26,7 +26,7 @@ use crate::{
     limits::PartitionConfig,
     read::Reader,
     recover::RecoveredPartition,
-    types::{PartitionHead, TailBatch},
+    types::{PartitionHead, TailBatch, WalSpan},
 };
 
 pub(crate) use tail::weight;
@@ -287,6 +287,35 @@ impl Partition {
             .unrolled()
             .next()
             .map(|batch| batch.committed_ms)
+    }
+
+    /// The first batch in no extent.
+    pub(crate) fn first_unrolled(&self) -> Option<Offset> {
+        let state = self.lock();
+        state.tail.unrolled().next().map(|batch| batch.base_offset)
+    }
+
+    /// Where it lies.
+    pub(crate) fn first_unrolled_spans(&self) -> Vec<WalSpan> {
+        let state = self.lock();
+        let first = state.tail.unrolled().next();
+        first.map_or_else(Vec::new, |batch| batch.spans.clone())
+    }
+
+    /// The lowest number of `writer`'s WAL that holds something in no extent, from `from` on.
+    pub(crate) fn first_number(&self, writer: WriterId, from: Offset) -> Option<u64> {
+        let state = self.lock();
+        let batches = state.tail.unrolled();
+        let spans = batches
+            .filter(|batch| batch.base_offset >= from)
+            .flat_map(|batch| &batch.spans);
+        let own = spans.filter(|span| span.position.writer == writer);
+        own.map(|span| span.position.number).min()
+    }
+
+    /// What the batches in no extent stand for, as [`TailBudget::unrolled`] counts.
+    pub(crate) fn unrolled_weight(&self) -> u64 {
+        self.lock().tail.unrolled_weight()
     }
 
     /// The highest number of `writer`'s WAL that holds something in no extent.

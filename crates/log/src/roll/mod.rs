@@ -11,6 +11,7 @@
 mod build;
 mod change;
 mod cleanup;
+mod damage;
 mod garbage;
 mod merge;
 mod publish;
@@ -283,6 +284,7 @@ pub struct Roller {
     /// Taken over, and in no checkpoint of this writer yet.
     inherited: Vec<(PartitionId, Arc<ExtentList>)>,
     retention_due: BTreeMap<PartitionId, i64>,
+    left_out: BTreeMap<PartitionId, damage::LeftOut>,
 }
 
 impl Roller {
@@ -315,6 +317,7 @@ impl Roller {
             orphans: leftovers.orphans,
             inherited: leftovers.inherited,
             retention_due: BTreeMap::new(),
+            left_out: BTreeMap::new(),
             log,
         }
     }

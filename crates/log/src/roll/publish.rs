@@ -162,7 +162,7 @@ impl Roller {
         }
         if full {
             for partition in self.log.partitions() {
-                if updates.contains_key(&partition.id()) {
+                if updates.contains_key(&partition.id()) || self.is_inherited(&partition) {
                     continue;
                 }
                 let head = partition.head();

@@ -8,9 +8,13 @@ use super::{
     RollError, Roller,
     build::{OutBatch, OutRun, Output},
     change::Change,
+    damage::is_damage,
 };
 use crate::{
-    extents::ExtentList, format::data::BatchInfo, partition::Partition, read::Caching,
+    extents::ExtentList,
+    format::data::BatchInfo,
+    partition::Partition,
+    read::{BatchBytes, Caching},
     types::TailBatch,
 };
 
@@ -30,9 +34,9 @@ pub struct RoundReport {
 }
 
 /// One partition's share of a round.
-struct Share {
-    partition: Arc<Partition>,
-    batches: Vec<TailBatch>,
+pub(super) struct Share {
+    pub(super) partition: Arc<Partition>,
+    pub(super) batches: Vec<TailBatch>,
 }
 
 impl Share {
@@ -60,7 +64,12 @@ impl Roller {
         let mut touched = Vec::new();
         let mut group: Vec<Share> = Vec::new();
         let mut group_bytes = 0;
+        self.review_left_out();
         for partition in self.log.partitions() {
+            if self.is_left_out(&partition) {
+                touched.push(partition);
+                continue;
+            }
             let batches = partition.roll_candidates(self.log.writer(), cut);
             if batches.is_empty() {
                 if self.has_changed(&partition) {
@@ -84,6 +93,13 @@ impl Roller {
         report.bytes += group_bytes;
         self.roll_group(&mut out, group).await?;
         let mut extents = self.finish(out).await?;
+        // One that was left out has little to add, or nothing at all to say.
+        touched.retain(|partition| {
+            !self.left_out.contains_key(&partition.id())
+                || !self.is_inherited(partition)
+                    && (extents.contains_key(&partition.id()) || self.has_changed(partition))
+        });
+        let cut = self.capped(cut);
         let changes: Vec<Change> = touched
             .iter()
             .map(|partition| {
@@ -127,7 +143,8 @@ impl Roller {
 
     /// True if the WAL holds something that no round will move: a partition that was dropped before.
     pub(super) fn owes_trim(&self) -> bool {
-        self.log.forgotten_below() > self.replay_from && self.log.roll_cut() > self.replay_from
+        let from = self.replay_from;
+        self.log.forgotten_below() > from && self.capped(self.log.roll_cut()) > from
     }
 
     /// True if the newest checkpoint does not say how things stand.
@@ -148,34 +165,62 @@ impl Roller {
         let (large, small): (Vec<_>, Vec<_>) = group
             .into_iter()
             .partition(|share| share.len() >= self.options.segment_bytes_min);
-        let mut batches = Vec::new();
-        let mut counts = Vec::new();
-        for share in small {
-            counts.push((share.partition, share.batches.len()));
-            batches.extend(share.batches);
-        }
-        let mut bytes = self
-            .log
-            .reader()
-            .batch_bytes(&batches, Caching::Pass)
-            .await?
-            .into_iter();
-        let mut batches = batches.into_iter();
-        for (partition, count) in counts {
-            let start = start_of(&partition);
-            let taken = batches
-                .by_ref()
-                .take(count)
-                .zip(bytes.by_ref())
-                .collect::<Vec<_>>();
-            if let Some(run) = run_of(partition.id(), start, taken) {
-                self.put_run(out, run).await?;
+        let batches: Vec<_> = small
+            .iter()
+            .flat_map(|share| &share.batches)
+            .cloned()
+            .collect();
+        let read = self.log.reader().batch_bytes(&batches, Caching::Pass).await;
+        match read {
+            Ok(bytes) => {
+                let mut bytes = bytes.into_iter();
+                for share in small {
+                    let count = share.batches.len();
+                    self.put_share(out, share, bytes.by_ref().take(count))
+                        .await?;
+                }
             }
+            // One after the other, so that those roll that can be read.
+            Err(error) if is_damage(&error) => {
+                for share in small {
+                    self.roll_alone(out, share).await?;
+                }
+            }
+            Err(error) => return Err(error.into()),
         }
         for share in large {
             self.roll_large(out, share).await?;
         }
         Ok(())
+    }
+
+    async fn put_share(
+        &mut self,
+        out: &mut Output,
+        share: Share,
+        bytes: impl Iterator<Item = BatchBytes>,
+    ) -> Result<(), RollError> {
+        let (id, start) = (share.partition.id(), start_of(&share.partition));
+        self.take_in(id);
+        let pairs = share.batches.into_iter().zip(bytes).collect();
+        match run_of(id, start, pairs) {
+            Some(run) => self.put_run(out, run).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn roll_alone(&mut self, out: &mut Output, share: Share) -> Result<(), RollError> {
+        let reader = self.log.reader().clone();
+        match reader.batch_bytes(&share.batches, Caching::Pass).await {
+            Ok(bytes) => self.put_share(out, share, bytes.into_iter()).await,
+            Err(error) if is_damage(&error) => {
+                let first = share.batches.first();
+                let first = first.map_or(Offset(0), |batch| batch.base_offset);
+                self.leave_out(&share, first, &error);
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     async fn roll_large(&mut self, out: &mut Output, share: Share) -> Result<(), RollError> {
@@ -192,13 +237,23 @@ impl Roller {
             let count = rest.iter().take_while(fits).count();
             let (part, later) = rest.split_at(count.max(1).min(rest.len()));
             rest = later;
-            let bytes = self.log.reader().batch_bytes(part, Caching::Pass).await?;
+            let bytes = match self.log.reader().batch_bytes(part, Caching::Pass).await {
+                Ok(bytes) => bytes,
+                Err(error) if is_damage(&error) => {
+                    let first = part.first();
+                    let first = first.map_or(Offset(0), |batch| batch.base_offset);
+                    self.leave_out(&share, first, &error);
+                    return Ok(());
+                }
+                Err(error) => return Err(error.into()),
+            };
             let pairs = part.iter().cloned().zip(bytes).collect();
             if let Some(run) = run_of(id, start, pairs) {
                 start = Some(run.offsets.end);
                 self.put_run(out, run).await?;
             }
         }
+        self.take_in(id);
         Ok(())
     }
 }

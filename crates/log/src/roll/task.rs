@@ -204,7 +204,7 @@ impl Roller {
             self.log.expire_producers();
             self.retain().await?;
         }
-        let mut due = self.log.unrolled_bytes() >= self.options.bytes;
+        let mut due = self.bytes_to_roll() >= self.options.bytes;
         if now >= schedule.scan {
             schedule.scan = now + SCAN_INTERVAL;
             due |= self.is_round_due();
@@ -249,7 +249,7 @@ impl Roller {
         }
         let interval = i64::try_from(self.options.interval.as_millis()).unwrap_or(i64::MAX);
         let now_ms = self.log.runtime().clock.now_ms();
-        let oldest = self.log.oldest_unrolled_ms();
+        let oldest = self.oldest_to_roll_ms();
         oldest.is_some_and(|oldest| now_ms.saturating_sub(oldest) >= interval)
     }
 

@@ -232,6 +232,7 @@ impl Engine {
         if is_last {
             if let Some(first) = cutting.first() {
                 self.window.note_straddling(first, number);
+                self.wal.note_fragmented(first, number);
             }
             self.wal.queue.lock().set_cutting(None);
             entries.push(cutting.entry);
