@@ -244,6 +244,23 @@ impl Log {
         self.wal.is_below_limit()
     }
 
+    /// True if a request of `bytes` has to wait for space before it is taken.
+    #[must_use]
+    pub fn must_wait_for_space(&self, bytes: u64) -> bool {
+        self.wal.must_wait_for_space(bytes)
+    }
+
+    /// Waits until there is space for a request of `bytes`, or the log takes nothing more. Requests
+    /// pass in the order in which they began to wait. What makes room does not wait.
+    pub async fn wait_for_space(&self, bytes: u64) {
+        self.wal.wait_for_space(bytes).await;
+    }
+
+    /// Free bytes that a round may fill; `None` where there is no floor.
+    pub(crate) async fn room(&self) -> Option<u64> {
+        self.wal.room().await
+    }
+
     /// Waits until less is pending than the limit and space is above its floor, or the log stopped.
     pub async fn below_limit(&self) {
         self.wal.below_limit().await;

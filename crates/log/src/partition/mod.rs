@@ -313,6 +313,22 @@ impl Partition {
         own.map(|span| span.position.number).min()
     }
 
+    /// Batches in no extent: the last number of `writer`'s WAL that each needs, none if it needs
+    /// another's, and what it stands for.
+    pub(crate) fn unrolled_numbers(&self, writer: WriterId) -> Vec<(Option<u64>, u64)> {
+        let state = self.lock();
+        let number = |batch: &TailBatch| {
+            let mut spans = batch.spans.iter().map(|span| span.position);
+            spans.try_fold(0, |last, at| {
+                (at.writer == writer).then(|| at.number.max(last))
+            })
+        };
+        let batches = state.tail.unrolled();
+        batches
+            .map(|batch| (number(batch), weight(batch.size_bytes.into())))
+            .collect()
+    }
+
     /// What the batches in no extent stand for, as [`TailBudget::unrolled`] counts.
     pub(crate) fn unrolled_weight(&self) -> u64 {
         self.lock().tail.unrolled_weight()

@@ -61,12 +61,13 @@ impl Roller {
     pub async fn merge_step(&mut self) -> Result<u64, RollError> {
         self.resume().await?;
         let plans = self.plan_merges().await?;
-        if plans.is_empty() {
+        let planned = plans.iter().map(Plan::bytes).sum();
+        if plans.is_empty() || !self.has_room_to_merge(planned).await {
             return Ok(0);
         }
         let mut out = Output::default();
         let mut done: BTreeMap<PartitionId, Plan> = BTreeMap::new();
-        let mut bytes = 0;
+        let (mut bytes, mut put) = (0, Ok(()));
         for plan in plans {
             let id = plan.partition.id();
             let run = match self.read_plan(&plan).await {
@@ -76,13 +77,19 @@ impl Roller {
                     tracing::warn!(key, what, partition = %id, "extents are not merged");
                     continue;
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    put = Err(error.into());
+                    break;
+                }
             };
             bytes += plan.bytes();
-            self.put_run(&mut out, run).await?;
+            put = self.put_run(&mut out, run).await;
+            if put.is_err() {
+                break;
+            }
             done.insert(id, plan);
         }
-        let mut merged = self.finish(out).await?;
+        let mut merged = self.finish(out, put).await?;
         let mut changes = Vec::new();
         for (id, plan) in done {
             let mut change = Change::new(&plan.partition);

@@ -16,6 +16,7 @@ mod garbage;
 mod merge;
 mod publish;
 mod retention;
+mod room;
 mod round;
 mod task;
 
@@ -258,7 +259,7 @@ struct WalTrim {
 #[derive(Debug)]
 pub struct Roller {
     log: Arc<Log>,
-    /// Patient: only refusals end a request.
+    /// Patient: only refusals end a request, and writes that find no space: this task makes room.
     store: Store,
     options: RollOptions,
     ownership: Arc<dyn Ownership>,
@@ -285,6 +286,10 @@ pub struct Roller {
     inherited: Vec<(PartitionId, Arc<ExtentList>)>,
     retention_due: BTreeMap<PartitionId, i64>,
     left_out: BTreeMap<PartitionId, damage::LeftOut>,
+    /// True if the last round found no space to move anything.
+    is_cramped: bool,
+    /// Nothing is moved before: the store has said that it is full.
+    full_until: Option<Instant>,
 }
 
 impl Roller {
@@ -292,7 +297,7 @@ impl Roller {
     #[must_use]
     pub fn new(log: Arc<Log>, ownership: Arc<dyn Ownership>) -> Self {
         let leftovers = log.take_leftovers();
-        let store = log.store().patient();
+        let store = log.store().patient().yielding_when_full();
         let (writer, cluster_id) = (log.writer(), log.options().cluster_id);
         Self {
             ckpt: CheckpointLog::new(store.clone(), writer, cluster_id),
@@ -318,6 +323,8 @@ impl Roller {
             inherited: leftovers.inherited,
             retention_due: BTreeMap::new(),
             left_out: BTreeMap::new(),
+            is_cramped: false,
+            full_until: None,
             log,
         }
     }

@@ -9,6 +9,7 @@ use super::{
     build::{OutBatch, OutRun, Output},
     change::Change,
     damage::is_damage,
+    room::Plan,
 };
 use crate::{
     extents::ExtentList,
@@ -33,6 +34,15 @@ pub struct RoundReport {
     pub published: bool,
 }
 
+/// What a round has written.
+#[derive(Default)]
+struct Moved {
+    out: Output,
+    /// Partitions that may have changed.
+    touched: Vec<Arc<Partition>>,
+    bytes: u64,
+}
+
 /// One partition's share of a round.
 pub(super) struct Share {
     pub(super) partition: Arc<Partition>,
@@ -49,57 +59,23 @@ impl Share {
 }
 
 impl Roller {
-    /// Rolls everything committed and publishes it with whatever else changed; nothing if nothing
-    /// did. Finishes an earlier step first if its outcome is open.
+    /// Rolls everything committed, or what there is space for, and publishes it with whatever else
+    /// changed; nothing if nothing did. Finishes an earlier step first if its outcome is open.
     ///
     /// # Errors
     /// [`RollError`]; the step may be tried again unless fenced.
     pub async fn round(&mut self) -> Result<RoundReport, RollError> {
         self.resume().await?;
-        // The cut first: whatever lies below it belongs to partitions that exist by now, and heads
-        // taken from here on include it.
-        let cut = self.log.roll_cut();
-        let mut report = RoundReport::default();
-        let mut out = Output::default();
-        let mut touched = Vec::new();
-        let mut group: Vec<Share> = Vec::new();
-        let mut group_bytes = 0;
-        self.review_left_out();
-        for partition in self.log.partitions() {
-            if self.is_left_out(&partition) {
-                touched.push(partition);
-                continue;
-            }
-            let batches = partition.roll_candidates(self.log.writer(), cut);
-            if batches.is_empty() {
-                if self.has_changed(&partition) {
-                    touched.push(partition);
-                }
-                continue;
-            }
-            // Copying a partition's list of batches was work enough for one turn.
-            tokio::task::yield_now().await;
-            touched.push(partition.clone());
-            let share = Share { partition, batches };
-            group_bytes += share.len();
-            group.push(share);
-            if group_bytes >= GROUP_BYTES {
-                report.bytes += group_bytes;
-                group_bytes = 0;
-                self.roll_group(&mut out, std::mem::take(&mut group))
-                    .await?;
-            }
-        }
-        report.bytes += group_bytes;
-        self.roll_group(&mut out, group).await?;
-        let mut extents = self.finish(out).await?;
-        // One that was left out has little to add, or nothing at all to say.
+        let plan = self.plan().await;
+        let mut moved = Moved::default();
+        let rolled = self.move_all(plan, &mut moved).await;
+        let mut extents = self.finish(moved.out, rolled).await?;
+        let mut touched = moved.touched;
         touched.retain(|partition| {
-            !self.left_out.contains_key(&partition.id())
-                || !self.is_inherited(partition)
-                    && (extents.contains_key(&partition.id()) || self.has_changed(partition))
+            let has_more = extents.contains_key(&partition.id());
+            self.is_spoken_for(plan, partition, has_more)
         });
-        let cut = self.capped(cut);
+        let cut = self.capped(plan.cut);
         let changes: Vec<Change> = touched
             .iter()
             .map(|partition| {
@@ -109,14 +85,69 @@ impl Roller {
             })
             .collect();
         let dropped = self.gone();
+        let mut report = RoundReport {
+            bytes: moved.bytes,
+            ..RoundReport::default()
+        };
         let nothing_changed = changes.is_empty() && dropped.is_empty();
-        if nothing_changed && !self.owes_checkpoint() && !self.owes_trim() {
+        let owes_garbage = !plan.moves && self.has_unsaid_garbage();
+        let owes = self.owes_checkpoint() || self.owes_trim(cut) || owes_garbage;
+        if nothing_changed && !owes {
             return Ok(report);
         }
         report.partitions = changes.len();
         report.published = true;
         self.publish(changes, dropped, Some(cut)).await?;
         Ok(report)
+    }
+
+    /// Writes what the plan moves. What was begun is in `moved` whatever happens.
+    async fn move_all(&mut self, plan: Plan, moved: &mut Moved) -> Result<(), RollError> {
+        let mut group: Vec<Share> = Vec::new();
+        let mut group_bytes = 0;
+        self.review_left_out();
+        for partition in self.log.partitions() {
+            if !plan.moves || self.is_left_out(&partition) {
+                moved.touched.push(partition);
+                continue;
+            }
+            let batches = partition.roll_candidates(self.log.writer(), plan.cut);
+            if batches.is_empty() {
+                if self.has_changed(&partition) {
+                    moved.touched.push(partition);
+                }
+                continue;
+            }
+            // Copying a partition's list of batches was work enough for one turn.
+            tokio::task::yield_now().await;
+            moved.touched.push(partition.clone());
+            let share = Share { partition, batches };
+            group_bytes += share.len();
+            group.push(share);
+            if group_bytes >= GROUP_BYTES {
+                moved.bytes += group_bytes;
+                group_bytes = 0;
+                self.roll_group(&mut moved.out, std::mem::take(&mut group))
+                    .await?;
+            }
+        }
+        moved.bytes += group_bytes;
+        self.roll_group(&mut moved.out, group).await
+    }
+
+    /// True if a checkpoint has something to say of a partition, of which something was moved or
+    /// not.
+    fn is_spoken_for(&self, plan: Plan, partition: &Partition, was_moved: bool) -> bool {
+        let is_held_back = !plan.moves || self.left_out.contains_key(&partition.id());
+        if is_held_back && self.is_inherited(partition) {
+            return false;
+        }
+        // Where there is no space, only what makes some.
+        was_moved
+            || match plan.moves {
+                true => self.has_changed(partition),
+                false => self.has_moved_start(partition),
+            }
     }
 
     /// Partitions that a checkpoint of this writer holds and that it leads no more.
@@ -142,9 +173,9 @@ impl Roller {
     }
 
     /// True if the WAL holds something that no round will move: a partition that was dropped before.
-    pub(super) fn owes_trim(&self) -> bool {
+    pub(super) fn owes_trim(&self, cut: u64) -> bool {
         let from = self.replay_from;
-        self.log.forgotten_below() > from && self.capped(self.log.roll_cut()) > from
+        self.log.forgotten_below() > from && cut > from
     }
 
     /// True if the newest checkpoint does not say how things stand.
@@ -164,7 +195,7 @@ impl Roller {
         // Large shares go segment by segment, so that no more than a segment is read at once.
         let (large, small): (Vec<_>, Vec<_>) = group
             .into_iter()
-            .partition(|share| share.len() >= self.options.segment_bytes_min);
+            .partition(|share| share.len() >= self.segment_bytes_min());
         let batches: Vec<_> = small
             .iter()
             .flat_map(|share| &share.batches)

@@ -68,6 +68,8 @@ impl Engine {
     pub async fn run(mut self) {
         let wal = self.wal.clone();
         let mut stop = wal.stop.subscribe();
+        // A disk may be full from the start.
+        wal.look_at_space().await;
         loop {
             let alarm = self.send_due();
             tokio::select! {

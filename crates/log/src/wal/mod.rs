@@ -250,7 +250,7 @@ impl Wal {
                 return;
             }
             if self.is_space_low() {
-                self.space_above_floor().await;
+                self.space_may_have_grown().await;
             } else {
                 settled.await;
             }
@@ -260,6 +260,8 @@ impl Wal {
     pub(crate) async fn drain(&self, deadline: Instant) -> Result<(), DrainError> {
         self.queue.lock().drain();
         self.pushed.notify_one();
+        // Who waits for space waits in vain.
+        self.settled.notify_waiters();
         loop {
             let settled = self.settled.notified();
             match self.stopped() {

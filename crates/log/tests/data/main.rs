@@ -10,3 +10,4 @@ mod harness;
 mod lifecycle;
 mod memory;
 mod retention;
+mod space;
