@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc, sync::atomic::Ordering};
 
-use tidemill_invariants::{Violation, log as rule};
+use tidemill_invariants::{Violation, log as rule, wal as wal_rule};
 use tidemill_wire::{
     batch::BatchHeader,
     ids::{Offset, WriterId},
@@ -66,6 +66,11 @@ impl Engine {
     }
 
     fn commit(&mut self, written_ms: i64, entry: Staged) -> Result<(), Violation> {
+        let mut fragments = entry.fragments.iter();
+        let landed = fragments.all(|fragment| self.window.has_landed(fragment.number));
+        let last = entry.fragments.last().map_or(0, |last| last.number);
+        let missing = self.window.missing_before(last);
+        wal_rule::committed_is_durable(landed, entry.deps, missing)?;
         for part in entry.parts {
             let partition = &part.partition;
             let is_kept = match part.body {
