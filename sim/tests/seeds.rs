@@ -16,6 +16,18 @@ fn complain(outcome: &Outcome) {
     println!("run it alone: TIDEMILL_SEED={seed} cargo test -p tidemill-sim seeds -- --nocapture");
 }
 
+/// A run that panics has found something, too, and its seed must not be lost.
+fn caught(seed: u64) -> Outcome {
+    std::panic::catch_unwind(|| run_seed(seed)).unwrap_or_else(|_| Outcome {
+        seed,
+        log: Vec::new(),
+        findings: vec!["the run panicked; what it said is above".to_owned()],
+        acknowledged: 0,
+        brokers: 0,
+        hedges: 0,
+    })
+}
+
 #[test]
 fn seeds() {
     if let Some(seed) = number("TIDEMILL_SEED") {
@@ -32,7 +44,7 @@ fn seeds() {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let share = |worker: usize| {
         let seeds = (first..first + count).skip(worker).step_by(workers);
-        let judged = seeds.map(run_seed).inspect(|outcome| {
+        let judged = seeds.map(caught).inspect(|outcome| {
             if !outcome.findings.is_empty() {
                 complain(outcome);
             }

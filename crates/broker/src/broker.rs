@@ -23,7 +23,7 @@ use crate::{
     groups::Coordinator,
     metrics::{Metrics, gauge},
     net::{
-        Advertised, Call, Frame, NetLimits, NetShared, Peer, Phase, Service, accept_loop,
+        Advertised, Call, Frame, NetLimits, NetShared, Peer, Phase, Service, Weight, accept_loop,
         next_connection, serve_connection,
     },
     topics::TopicCache,
@@ -319,7 +319,17 @@ fn base64url(bytes: &[u8]) -> String {
 
 impl Service for Broker {
     fn call(self: &Arc<Self>, peer: &Arc<Peer>, frame: Frame) -> Option<Call> {
-        api::call(self, peer, frame)
+        let bytes = frame.bytes.len() as u64;
+        let mut call = api::call(self, peer, frame)?;
+        if call.weight == Weight::Produce && self.log.must_wait_for_space(bytes) {
+            // Muting alone would let each connection's next request in once the last is answered.
+            let (log, reply) = (Arc::clone(&self.log), call.reply);
+            call.reply = Box::pin(async move {
+                log.wait_for_space(bytes).await;
+                reply.await
+            });
+        }
+        Some(call)
     }
 
     fn no_room(&self) -> Option<BoxFuture<'static, ()>> {

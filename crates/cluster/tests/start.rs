@@ -6,9 +6,12 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use common::{Bucket, faulty, new_topic, registration, runtime, store, topic_id};
-use tidemill_cluster::{Change, StartError, StartOptions, StartWarning, Started, start};
+use tidemill_cluster::{
+    Change, StartError, StartOptions, StartWarning, Started, fsck::fsck, start,
+};
 use tidemill_log::{
     AppendFailed, Entry, Latency, LogLimits,
+    read::{Isolation, ReadError, ReadRequest},
     roll::{Roll, SoleLeader},
 };
 use tidemill_runtime::Runtime;
@@ -265,6 +268,106 @@ async fn a_writer_that_wrote_within_a_minute_is_warned_of() {
         assert_eq!(warned, is_warned, "{seconds} s: {:?}", second.warnings);
         late.tasks.abort_all();
     }
+}
+
+/// The last byte of an object, changed.
+async fn flip(backend: &FaultyBackend, key: &str) {
+    let mut bytes = backend.get(key).await.expect("it is there").to_vec();
+    *bytes.last_mut().expect("no empty object") ^= 1;
+    backend.delete(key).await.expect("healthy");
+    let put = backend.put_if_absent(key, Payload::from(Bytes::from(bytes)));
+    put.await.expect("healthy");
+}
+
+async fn read(broker: &Started, id: PartitionId, offset: i64) -> Result<usize, ReadError> {
+    let request = ReadRequest {
+        offset: Offset(offset),
+        max_bytes: 1,
+        isolation: Isolation::Uncommitted,
+        at_least_one: true,
+    };
+    let state = broker.log.partition(id).expect("led");
+    state.read(request).await.map(|read| read.size)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_taken_over_is_kept_while_all_else_goes_on() {
+    let backend = faulty(1, FaultPlan::none());
+    let (sick, sound) = (partition(1, 0), partition(1, 1));
+    let broker = started(&backend, 1).await;
+    create(&broker, 1, 2).await;
+    append(&broker, sick, "a").await.expect("healthy");
+    let wal = broker.log.wal_objects();
+    let key = wal.key(broker.log.next_number() - 1);
+    append(&broker, sound, "a").await.expect("healthy");
+    kill(broker);
+    flip(&backend, &key).await;
+    // Again and again: the damaged part is kept, with all that came to its partition since.
+    for life in 2..5 {
+        let broker = started(&backend, life).await;
+        let expected = 3 * i64::try_from(life).expect("small") - 5;
+        for id in [sick, sound] {
+            let state = broker.log.partition(id).expect("led");
+            assert_eq!(state.high_watermark(), Offset(expected), "life {life}");
+            append(&broker, id, "v").await.expect("healthy");
+        }
+        let roll = Roll::start(Arc::clone(&broker.log), Arc::new(SoleLeader));
+        for _ in 0..2 {
+            roll.round().await.expect("it goes on");
+            append(&broker, sound, "w").await.expect("healthy");
+            let deleted = Entry::log_start(sound, Offset(expected + 1), Latency::Low);
+            let _ = broker.log.append(deleted).expect("accepted")[0]
+                .wait()
+                .await;
+            append(&broker, sick, "w").await.expect("healthy");
+        }
+        broker
+            .log
+            .runtime()
+            .clock
+            .sleep(Duration::from_secs(300))
+            .await;
+        assert_eq!(broker.log.left_out(), 1);
+        assert!(
+            broker
+                .log
+                .partition(sound)
+                .expect("led")
+                .extents()
+                .end_offset()
+                > Offset(1)
+        );
+        assert!(matches!(
+            read(&broker, sick, 0).await,
+            Err(ReadError::Corrupt { .. })
+        ));
+        assert!(read(&broker, sick, 1).await.expect("later ones are read") > 0);
+        let report = fsck(broker.log.store(), true, Duration::from_secs(1), &|_| ());
+        let report = report.await.expect("healthy");
+        let damaged: Vec<_> = report
+            .damage
+            .iter()
+            .map(|found| found.key.as_str())
+            .collect();
+        assert_eq!((damaged, report.garbage), (vec![key.as_str()], vec![]));
+        kill(broker);
+    }
+    // Once it is repaired, all is taken over, and the old writers are cleaned up after.
+    flip(&backend, &key).await;
+    let broker = started(&backend, 9).await;
+    let roll = Roll::start(Arc::clone(&broker.log), Arc::new(SoleLeader));
+    roll.round().await.expect("it goes on");
+    broker
+        .log
+        .runtime()
+        .clock
+        .sleep(Duration::from_secs(300))
+        .await;
+    assert_eq!(broker.log.left_out(), 0);
+    assert!(read(&broker, sick, 0).await.expect("repaired") > 0);
+    assert!(backend.get(&key).await.is_err(), "cleaned up");
+    let report = fsck(broker.log.store(), true, Duration::from_secs(1), &|_| ());
+    assert!(report.await.expect("healthy").is_clean());
 }
 
 #[tokio::test(start_paused = true)]

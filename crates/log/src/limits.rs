@@ -54,7 +54,8 @@ pub struct LogLimits {
     pub entry_bytes_max: usize,
     /// Appended and not yet committed bytes at which connections are muted.
     pub pending_bytes_max: u64,
-    /// Free bytes of a local file system below which producers wait; 0 for no floor.
+    /// Free bytes of a local file system below which producers wait, at most an eighth of it; 0 for
+    /// no floor. What is pending or unrolled needs space of its own above it.
     pub free_bytes_min: u64,
     /// Bytes of committed batches kept in memory over all partitions.
     pub tail_bytes_max: u64,

@@ -53,6 +53,7 @@ pub struct Log {
     leftovers: Mutex<Leftovers>,
     roll_state: Mutex<Option<RollState>>,
     checkpoints: AtomicU64,
+    left_out: AtomicU64,
 }
 
 impl Log {
@@ -73,6 +74,7 @@ impl Log {
             leftovers: Mutex::new(recovered.leftovers),
             roll_state: Mutex::new(None),
             checkpoints: AtomicU64::new(0),
+            left_out: AtomicU64::new(0),
         });
         for partition in recovered.partitions {
             let partition = log.adopt(partition);
@@ -146,6 +148,10 @@ impl Log {
     pub fn drop_partition(&self, id: PartitionId) -> Option<Arc<Partition>> {
         let partition = self.wal.partitions.write().remove(&id)?;
         partition.stop(AppendFailed::Closed);
+        // No round will move it, so nothing else would bring about that it is trimmed.
+        if let Some(last) = partition.last_unrolled(self.writer()) {
+            self.wal.note_forgotten(last);
+        }
         partition.release_tail();
         Some(partition)
     }
@@ -194,6 +200,17 @@ impl Log {
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Partitions that are not rolled because their part of the WAL is damaged; the WAL is kept for
+    /// them.
+    #[must_use]
+    pub fn left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_left_out(&self, partitions: u64) {
+        self.left_out.store(partitions, Ordering::Relaxed);
+    }
+
     /// What recovery left to clean up; once.
     pub(crate) fn take_leftovers(&self) -> Leftovers {
         std::mem::take(&mut self.leftovers.lock())
@@ -225,6 +242,23 @@ impl Log {
     #[must_use]
     pub fn is_below_limit(&self) -> bool {
         self.wal.is_below_limit()
+    }
+
+    /// True if a request of `bytes` has to wait for space before it is taken.
+    #[must_use]
+    pub fn must_wait_for_space(&self, bytes: u64) -> bool {
+        self.wal.must_wait_for_space(bytes)
+    }
+
+    /// Waits until there is space for a request of `bytes`, or the log takes nothing more. Requests
+    /// pass in the order in which they began to wait. What makes room does not wait.
+    pub async fn wait_for_space(&self, bytes: u64) {
+        self.wal.wait_for_space(bytes).await;
+    }
+
+    /// Free bytes that a round may fill; `None` where there is no floor.
+    pub(crate) async fn room(&self) -> Option<u64> {
+        self.wal.room().await
     }
 
     /// Waits until less is pending than the limit and space is above its floor, or the log stopped.
@@ -295,6 +329,18 @@ impl Log {
         self.wal.progress().next
     }
 
+    /// The largest number up to `cut`, which lies at or below [`Log::roll_cut`], that no entry
+    /// straddles.
+    pub(crate) fn clean_cut(&self, cut: u64) -> u64 {
+        self.wal.clean_cut(cut)
+    }
+
+    /// One past the highest WAL number with something of a partition that was dropped before it was
+    /// rolled: it waits for nothing but to be trimmed.
+    pub(crate) fn forgotten_below(&self) -> u64 {
+        self.wal.forgotten_below()
+    }
+
     /// Notes that a published checkpoint covers all lower numbers; later WAL objects say so.
     pub fn set_replay_from(&self, number: u64) {
         self.wal.set_replay_from(number);
@@ -311,17 +357,6 @@ impl Log {
     #[must_use]
     pub fn unrolled_bytes(&self) -> u64 {
         self.wal.budget().unrolled()
-    }
-
-    /// When the oldest batch in no extent was committed, Unix milliseconds.
-    #[must_use]
-    pub fn oldest_unrolled_ms(&self) -> Option<i64> {
-        self.wal
-            .partitions
-            .read()
-            .values()
-            .filter_map(|p| p.oldest_unrolled_ms())
-            .min()
     }
 
     /// Forgets producers that have not written for `producer_expiration` (K27).

@@ -36,6 +36,7 @@ impl Store {
     ///
     /// # Errors
     /// - `Refused` if the store refuses and no earlier try of this call can have landed.
+    /// - `Full` if there is no space and the store [yields](Store::yielding_when_full).
     /// - `Invalid` if the key cannot be one.
     /// - At the deadline the last error, of kind `Unknown` if any try may have landed.
     pub async fn create(
@@ -131,6 +132,7 @@ impl Store {
             doubt.may_have_landed |= error.is_unknown();
             let is_final = match error.kind {
                 StoreErrorKind::Refused => deadline.is_some(),
+                StoreErrorKind::Full => self.yields_when_full,
                 StoreErrorKind::Invalid => true,
                 StoreErrorKind::NotFound if doubt.source_is_gone => return Err(error),
                 _ => false,

@@ -69,6 +69,8 @@ pub struct Store {
     pub(crate) shared: Arc<Shared>,
     /// `None`: reads never give up.
     read_deadline: Option<Duration>,
+    /// Writes that find no space are given up at once.
+    pub(crate) yields_when_full: bool,
 }
 
 /// The tries of one logical request: pauses between them, and when to give up.
@@ -314,6 +316,7 @@ impl Store {
         Self {
             shared: Arc::new(shared),
             read_deadline,
+            yields_when_full: false,
         }
     }
 
@@ -321,8 +324,18 @@ impl Store {
     #[must_use]
     pub fn patient(&self) -> Self {
         Self {
-            shared: self.shared.clone(),
             read_deadline: None,
+            ..self.clone()
+        }
+    }
+
+    /// The same store, whose writes are given up once there is no space, whatever their deadline:
+    /// for those who would rather make room than wait for it.
+    #[must_use]
+    pub fn yielding_when_full(&self) -> Self {
+        Self {
+            yields_when_full: true,
+            ..self.clone()
         }
     }
 
@@ -330,8 +343,8 @@ impl Store {
     #[must_use]
     pub fn with_read_deadline(&self, deadline: Duration) -> Self {
         Self {
-            shared: self.shared.clone(),
             read_deadline: Some(deadline),
+            ..self.clone()
         }
     }
 

@@ -153,6 +153,20 @@ async fn a_refusal_with_a_deadline_is_returned_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_full_store_is_waited_for_unless_one_would_rather_make_room() {
+    let full = Rule::new(Operation::Put, "", Fault::Full).times(3);
+    let setup = setup(6, FaultPlan::none().rule(full));
+    let yielding = setup.store.yielding_when_full();
+    let error = yielding.create("k", object(id(1), b""), id(1), None).await;
+    assert_eq!(error.expect_err("full").kind, StoreErrorKind::Full);
+    let created = setup.store.create("k", object(id(1), b""), id(1), None);
+    assert!(
+        matches!(created.await, Ok(CreateOutcome::Ours)),
+        "waited out"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn after_a_try_that_may_have_landed_no_error_says_that_nothing_was_written() {
     for later in [
         Fault::Refused,

@@ -182,8 +182,11 @@ fn base_of(
     if heir.before.last() == Some(&writer) {
         return Ok(Some(Base::Created(writer)));
     }
-    if chain.newest.is_some() {
-        // Its first checkpoint held the whole state of all that it led.
+    let is_kept = |before: &WriterId| *before < writer && chain.cleanup.contains(before);
+    let may_lack = chain.replay_from == 0 && heir.before.iter().any(is_kept);
+    if chain.newest.is_some() && !may_lack {
+        // Its first checkpoint held the whole state of all that it led. But for partitions whose
+        // part of an earlier writer's WAL is damaged: then neither WAL was trimmed.
         let partition = id;
         return Err(RecoverError::Incomplete { partition, writer });
     }

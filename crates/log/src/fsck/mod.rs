@@ -132,6 +132,8 @@ struct Chains {
     all: BTreeMap<WriterId, ChainState>,
     /// Whose checkpoints speak for partitions.
     speakers: BTreeSet<WriterId>,
+    /// Writers whose WAL a later one could not take over, as some of it is damaged, and keeps.
+    kept: BTreeSet<WriterId>,
 }
 
 /// How often a check that a live writer has overtaken starts anew.
@@ -194,6 +196,7 @@ impl Check<'_> {
         let mut all = BTreeMap::new();
         let mut published_above = false;
         let mut speakers = BTreeSet::new();
+        let mut kept = BTreeSet::new();
         let mut closed_may_speak = true;
         let writers: Vec<WriterId> = self.found.writers().into_iter().rev().collect();
         for writer in writers {
@@ -216,14 +219,23 @@ impl Check<'_> {
                 }
             };
             let is_closed = chain.closing.is_some();
-            if chain.newest.is_some() && (!is_closed || closed_may_speak) {
+            let may_speak = !is_closed || closed_may_speak || kept.contains(&writer);
+            if chain.newest.is_some() && may_speak {
                 speakers.insert(writer);
+                // A round that holds all partitions holds at least WAL number 0.
+                if chain.replay_from == 0 {
+                    kept.extend(&chain.cleanup);
+                }
                 closed_may_speak = false;
             }
             published_above |= chain.newest.is_some();
             all.insert(writer, chain);
         }
-        Ok(Chains { all, speakers })
+        Ok(Chains {
+            all,
+            speakers,
+            kept,
+        })
     }
 
     async fn closed_without_base(&self, writer: WriterId) -> Result<ChainState, StoreError> {

@@ -28,7 +28,8 @@ impl Check<'_> {
         for (writer, chain) in &chains.all {
             // A writer below the newest speaker has been replayed by it, unless it speaks itself.
             let replayed = newest.is_some_and(|newest| *writer < newest);
-            if replayed && !chains.speakers.contains(writer) {
+            let is_kept = chains.speakers.contains(writer) || chains.kept.contains(writer);
+            if replayed && !is_kept {
                 continue;
             }
             self.say(&format!("WAL of writer {writer}"));

@@ -14,7 +14,7 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 use tidemill_invariants::log::Marks;
-use tidemill_wire::ids::{LeaderEpoch, Offset, PartitionId};
+use tidemill_wire::ids::{LeaderEpoch, Offset, PartitionId, WriterId};
 
 use self::{
     producers::{Epochs, Producers},
@@ -26,7 +26,7 @@ use crate::{
     limits::PartitionConfig,
     read::Reader,
     recover::RecoveredPartition,
-    types::{PartitionHead, TailBatch},
+    types::{PartitionHead, TailBatch, WalSpan},
 };
 
 pub(crate) use tail::weight;
@@ -250,11 +250,7 @@ impl Partition {
     /// Committed batches in no extent that lie wholly below number `cut` of `writer`'s WAL, or in
     /// WALs of sealed writers, in order.
     #[must_use]
-    pub fn roll_candidates(
-        &self,
-        writer: tidemill_wire::ids::WriterId,
-        cut: u64,
-    ) -> Vec<TailBatch> {
+    pub fn roll_candidates(&self, writer: WriterId, cut: u64) -> Vec<TailBatch> {
         let below = |batch: &&TailBatch| {
             let mut spans = batch.spans.iter();
             spans.all(|span| span.position.writer != writer || span.position.number < cut)
@@ -291,6 +287,59 @@ impl Partition {
             .unrolled()
             .next()
             .map(|batch| batch.committed_ms)
+    }
+
+    /// The first batch in no extent.
+    pub(crate) fn first_unrolled(&self) -> Option<Offset> {
+        let state = self.lock();
+        state.tail.unrolled().next().map(|batch| batch.base_offset)
+    }
+
+    /// Where it lies.
+    pub(crate) fn first_unrolled_spans(&self) -> Vec<WalSpan> {
+        let state = self.lock();
+        let first = state.tail.unrolled().next();
+        first.map_or_else(Vec::new, |batch| batch.spans.clone())
+    }
+
+    /// The lowest number of `writer`'s WAL that holds something in no extent, from `from` on.
+    pub(crate) fn first_number(&self, writer: WriterId, from: Offset) -> Option<u64> {
+        let state = self.lock();
+        let batches = state.tail.unrolled();
+        let spans = batches
+            .filter(|batch| batch.base_offset >= from)
+            .flat_map(|batch| &batch.spans);
+        let own = spans.filter(|span| span.position.writer == writer);
+        own.map(|span| span.position.number).min()
+    }
+
+    /// Batches in no extent: the last number of `writer`'s WAL that each needs, none if it needs
+    /// another's, and what it stands for.
+    pub(crate) fn unrolled_numbers(&self, writer: WriterId) -> Vec<(Option<u64>, u64)> {
+        let state = self.lock();
+        let number = |batch: &TailBatch| {
+            let mut spans = batch.spans.iter().map(|span| span.position);
+            spans.try_fold(0, |last, at| {
+                (at.writer == writer).then(|| at.number.max(last))
+            })
+        };
+        let batches = state.tail.unrolled();
+        batches
+            .map(|batch| (number(batch), weight(batch.size_bytes.into())))
+            .collect()
+    }
+
+    /// What the batches in no extent stand for, as [`TailBudget::unrolled`] counts.
+    pub(crate) fn unrolled_weight(&self) -> u64 {
+        self.lock().tail.unrolled_weight()
+    }
+
+    /// The highest number of `writer`'s WAL that holds something in no extent.
+    pub(crate) fn last_unrolled(&self, writer: WriterId) -> Option<u64> {
+        let state = self.lock();
+        let spans = state.tail.unrolled().flat_map(|batch| &batch.spans);
+        let own = spans.filter(|span| span.position.writer == writer);
+        own.map(|span| span.position.number).max()
     }
 
     pub(crate) fn budget(&self) -> &TailBudget {

@@ -20,7 +20,7 @@ use crate::format::data::AbortedTransaction;
 
 pub use file::ReadSlice;
 pub use partition::{Isolation, ReadRequest, ReadResult, TimestampOffset};
-pub(crate) use wal::Caching;
+pub(crate) use wal::{BatchBytes, Caching};
 
 /// Limits of cold reads. All settable.
 #[derive(Clone, Debug)]

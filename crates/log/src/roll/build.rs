@@ -57,7 +57,7 @@ impl Roller {
     /// the size of a segment by more than a batch.
     pub(super) async fn put_run(&mut self, out: &mut Output, run: OutRun) -> Result<(), RollError> {
         let len = run.len();
-        if len >= self.options.segment_bytes_min {
+        if len >= self.segment_bytes_min() {
             return self.upload(out, vec![run]).await;
         }
         if !out.set.is_empty() && out.set_bytes + len > self.options.set_bytes_max {
@@ -78,15 +78,21 @@ impl Roller {
         self.upload(out, runs).await
     }
 
-    /// Ends the set object and waits until all objects are stored.
+    /// Ends the set object and waits until all objects are stored; or, if what came before has
+    /// failed, until none is on its way: one would appear after it was given up with the rest.
     pub(super) async fn finish(
         &mut self,
         mut out: Output,
+        before: Result<(), RollError>,
     ) -> Result<BTreeMap<PartitionId, Vec<Extent>>, RollError> {
-        self.end_set(&mut out).await?;
+        let mut ended = match before {
+            Ok(()) => self.end_set(&mut out).await,
+            failed @ Err(_) => failed,
+        };
         for upload in out.uploads.drain(..) {
-            joined(upload).await?;
+            ended = ended.and(joined(upload).await);
         }
+        self.noting_full(ended)?;
         for extents in out.extents.values_mut() {
             extents.sort_by_key(|extent| extent.base_offset);
         }

@@ -41,6 +41,10 @@ impl Roller {
         if self.ckpt.newest().is_none() || !self.ownership.is_sole_leader() {
             return Ok(0);
         }
+        // No checkpoint of this writer holds a partition that is left out and was taken over.
+        if self.log.partitions().iter().any(|p| self.is_inherited(p)) {
+            return Ok(0);
+        }
         if !self.is_swept {
             self.sweep().await?;
             self.is_swept = true;

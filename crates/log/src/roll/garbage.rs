@@ -21,6 +21,8 @@ use crate::{
 
 /// A set object of which no more than one part in so many is alive is rewritten.
 const SPARSE_SHARE: u64 = 4;
+/// The same while space is low.
+const SPARSE_SHARE_LOW: u64 = 2;
 
 /// Objects that something has just ceased to list.
 #[derive(Debug, Default)]
@@ -196,7 +198,11 @@ impl Roller {
                 alive.push((run.partition, run.base_offset));
             }
         }
-        if !alive.is_empty() && alive_bytes < extent.object_len / SPARSE_SHARE {
+        let share = match self.log.wal().is_space_low() {
+            true => SPARSE_SHARE_LOW,
+            false => SPARSE_SHARE,
+        };
+        if !alive.is_empty() && alive_bytes < extent.object_len / share {
             self.sparse.extend(alive.iter().copied());
         }
         Ok(alive.is_empty())

@@ -25,6 +25,8 @@ use crate::{
 /// The smallest size class ends here; each further one is eight times as large.
 const CLASS_BYTES: u64 = 64 << 10;
 const CLASS_FACTOR: u64 = 8;
+/// A merge that makes its largest extent so many times as large is worth its price.
+const GROWTH_MIN: u64 = 4;
 /// Extents of this class (32 MiB and more) are not merged again.
 const CLASS_FINAL: u32 = 4;
 
@@ -61,12 +63,13 @@ impl Roller {
     pub async fn merge_step(&mut self) -> Result<u64, RollError> {
         self.resume().await?;
         let plans = self.plan_merges().await?;
-        if plans.is_empty() {
+        let planned = plans.iter().map(Plan::bytes).sum();
+        if plans.is_empty() || !self.has_room_to_merge(planned).await {
             return Ok(0);
         }
         let mut out = Output::default();
         let mut done: BTreeMap<PartitionId, Plan> = BTreeMap::new();
-        let mut bytes = 0;
+        let (mut bytes, mut put) = (0, Ok(()));
         for plan in plans {
             let id = plan.partition.id();
             let run = match self.read_plan(&plan).await {
@@ -76,13 +79,19 @@ impl Roller {
                     tracing::warn!(key, what, partition = %id, "extents are not merged");
                     continue;
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    put = Err(error.into());
+                    break;
+                }
             };
             bytes += plan.bytes();
-            self.put_run(&mut out, run).await?;
+            put = self.put_run(&mut out, run).await;
+            if put.is_err() {
+                break;
+            }
             done.insert(id, plan);
         }
-        let mut merged = self.finish(out).await?;
+        let mut merged = self.finish(out, put).await?;
         let mut changes = Vec::new();
         for (id, plan) in done {
             let mut change = Change::new(&plan.partition);
@@ -152,22 +161,27 @@ impl Roller {
         Ok(plans)
     }
 
-    /// Neighbours of one size class or below, enough of them to merge, together no larger than a
-    /// segment; the smallest class first.
+    /// Neighbours of one size class or below, together no larger than a segment; the smallest class
+    /// first. Either enough are of that class to make one of the next, or the largest grows by
+    /// much: else a large extent would be written again for each few small ones behind it.
     fn neighbours(&self, recent: &[&Extent]) -> Option<std::ops::Range<usize>> {
         for class in 0..CLASS_FINAL {
             let mut start = 0;
             while start < recent.len() {
-                let mut bytes = 0;
+                let (mut bytes, mut largest, mut of_class) = (0, 0, 0);
                 let mut end = start;
                 while let Some(extent) = recent.get(end)
                     && class_of(extent) <= class
                     && bytes + extent.size_bytes() <= self.options.segment_bytes_max
                 {
                     bytes += extent.size_bytes();
+                    largest = largest.max(extent.size_bytes());
+                    of_class += usize::from(class_of(extent) == class);
                     end += 1;
                 }
-                if end - start >= self.options.merge_fan_in {
+                let fan_in = self.options.merge_fan_in;
+                let grows = end - start >= fan_in && bytes >= GROWTH_MIN * largest;
+                if of_class >= fan_in || grows {
                     return Some(start..end);
                 }
                 start = end.max(start + 1);

@@ -11,10 +11,12 @@
 mod build;
 mod change;
 mod cleanup;
+mod damage;
 mod garbage;
 mod merge;
 mod publish;
 mod retention;
+mod room;
 mod round;
 mod task;
 
@@ -257,7 +259,7 @@ struct WalTrim {
 #[derive(Debug)]
 pub struct Roller {
     log: Arc<Log>,
-    /// Patient: only refusals end a request.
+    /// Patient: only refusals end a request, and writes that find no space: this task makes room.
     store: Store,
     options: RollOptions,
     ownership: Arc<dyn Ownership>,
@@ -285,6 +287,11 @@ pub struct Roller {
     /// Taken over, and in no checkpoint of this writer yet.
     inherited: Vec<(PartitionId, Arc<ExtentList>)>,
     retention_due: BTreeMap<PartitionId, i64>,
+    left_out: BTreeMap<PartitionId, damage::LeftOut>,
+    /// True if the last round found no space to move anything.
+    is_cramped: bool,
+    /// Nothing is moved before: the store has said that it is full.
+    full_until: Option<Instant>,
 }
 
 impl Roller {
@@ -292,7 +299,7 @@ impl Roller {
     #[must_use]
     pub fn new(log: Arc<Log>, ownership: Arc<dyn Ownership>) -> Self {
         let leftovers = log.take_leftovers();
-        let store = log.store().patient();
+        let store = log.store().patient().yielding_when_full();
         let (writer, cluster_id) = (log.writer(), log.options().cluster_id);
         Self {
             ckpt: CheckpointLog::new(store.clone(), writer, cluster_id),
@@ -318,6 +325,9 @@ impl Roller {
             orphans: leftovers.orphans,
             inherited: leftovers.inherited,
             retention_due: BTreeMap::new(),
+            left_out: BTreeMap::new(),
+            is_cramped: false,
+            full_until: None,
             log,
         }
     }

@@ -137,6 +137,8 @@ impl Roller {
             .publish(round)
             .await
             .map_err(|error| self.failed(error.into()))?;
+        // What was written has taken its space before it ceases to count as unrolled.
+        self.log.wal().look_at_space().await;
         self.published(published);
         if published.full {
             // What cannot be trimmed now goes after the next full one.
@@ -162,7 +164,7 @@ impl Roller {
         }
         if full {
             for partition in self.log.partitions() {
-                if updates.contains_key(&partition.id()) {
+                if updates.contains_key(&partition.id()) || self.is_inherited(&partition) {
                     continue;
                 }
                 let head = partition.head();
@@ -210,7 +212,8 @@ impl Roller {
         let put_id = PutId(self.log.runtime().entropy.bytes16());
         let cluster_id = self.log.options().cluster_id;
         let (payload, refs) = manifest::encode(object, &lists, put_id, cluster_id);
-        joined(self.put_object(object, payload, put_id)).await?;
+        let put = joined(self.put_object(object, payload, put_id)).await;
+        self.noting_full(put)?;
         for ((index, at, mut manifests), (_, manifest)) in kept.into_iter().zip(refs) {
             match at.and_then(|at| manifests.get_mut(at)) {
                 Some(place) => *place = manifest,

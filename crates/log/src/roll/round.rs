@@ -8,9 +8,14 @@ use super::{
     RollError, Roller,
     build::{OutBatch, OutRun, Output},
     change::Change,
+    damage::is_damage,
+    room::Plan,
 };
 use crate::{
-    extents::ExtentList, format::data::BatchInfo, partition::Partition, read::Caching,
+    extents::ExtentList,
+    format::data::BatchInfo,
+    partition::Partition,
+    read::{BatchBytes, Caching},
     types::TailBatch,
 };
 
@@ -29,10 +34,19 @@ pub struct RoundReport {
     pub published: bool,
 }
 
+/// What a round has written.
+#[derive(Default)]
+struct Moved {
+    out: Output,
+    /// Partitions that may have changed.
+    touched: Vec<Arc<Partition>>,
+    bytes: u64,
+}
+
 /// One partition's share of a round.
-struct Share {
-    partition: Arc<Partition>,
-    batches: Vec<TailBatch>,
+pub(super) struct Share {
+    pub(super) partition: Arc<Partition>,
+    pub(super) batches: Vec<TailBatch>,
 }
 
 impl Share {
@@ -45,45 +59,23 @@ impl Share {
 }
 
 impl Roller {
-    /// Rolls everything committed and publishes it with whatever else changed; nothing if nothing
-    /// did. Finishes an earlier step first if its outcome is open.
+    /// Rolls everything committed, or what there is space for, and publishes it with whatever else
+    /// changed; nothing if nothing did. Finishes an earlier step first if its outcome is open.
     ///
     /// # Errors
     /// [`RollError`]; the step may be tried again unless fenced.
     pub async fn round(&mut self) -> Result<RoundReport, RollError> {
         self.resume().await?;
-        // The cut first: whatever lies below it belongs to partitions that exist by now, and heads
-        // taken from here on include it.
-        let cut = self.log.roll_cut();
-        let mut report = RoundReport::default();
-        let mut out = Output::default();
-        let mut touched = Vec::new();
-        let mut group: Vec<Share> = Vec::new();
-        let mut group_bytes = 0;
-        for partition in self.log.partitions() {
-            let batches = partition.roll_candidates(self.log.writer(), cut);
-            if batches.is_empty() {
-                if self.has_changed(&partition) {
-                    touched.push(partition);
-                }
-                continue;
-            }
-            // Copying a partition's list of batches was work enough for one turn.
-            tokio::task::yield_now().await;
-            touched.push(partition.clone());
-            let share = Share { partition, batches };
-            group_bytes += share.len();
-            group.push(share);
-            if group_bytes >= GROUP_BYTES {
-                report.bytes += group_bytes;
-                group_bytes = 0;
-                self.roll_group(&mut out, std::mem::take(&mut group))
-                    .await?;
-            }
-        }
-        report.bytes += group_bytes;
-        self.roll_group(&mut out, group).await?;
-        let mut extents = self.finish(out).await?;
+        let plan = self.plan().await;
+        let mut moved = Moved::default();
+        let rolled = self.move_all(plan, &mut moved).await;
+        let mut extents = self.finish(moved.out, rolled).await?;
+        let mut touched = moved.touched;
+        touched.retain(|partition| {
+            let has_more = extents.contains_key(&partition.id());
+            self.is_spoken_for(plan, partition, has_more)
+        });
+        let cut = self.capped(plan.cut);
         let changes: Vec<Change> = touched
             .iter()
             .map(|partition| {
@@ -93,13 +85,69 @@ impl Roller {
             })
             .collect();
         let dropped = self.gone();
-        if changes.is_empty() && dropped.is_empty() && !self.owes_checkpoint() {
+        let mut report = RoundReport {
+            bytes: moved.bytes,
+            ..RoundReport::default()
+        };
+        let nothing_changed = changes.is_empty() && dropped.is_empty();
+        let owes_garbage = !plan.moves && self.has_unsaid_garbage();
+        let owes = self.owes_checkpoint() || self.owes_trim(cut) || owes_garbage;
+        if nothing_changed && !owes {
             return Ok(report);
         }
         report.partitions = changes.len();
         report.published = true;
         self.publish(changes, dropped, Some(cut)).await?;
         Ok(report)
+    }
+
+    /// Writes what the plan moves. What was begun is in `moved` whatever happens.
+    async fn move_all(&mut self, plan: Plan, moved: &mut Moved) -> Result<(), RollError> {
+        let mut group: Vec<Share> = Vec::new();
+        let mut group_bytes = 0;
+        self.review_left_out();
+        for partition in self.log.partitions() {
+            if !plan.moves || self.is_left_out(&partition) {
+                moved.touched.push(partition);
+                continue;
+            }
+            let batches = partition.roll_candidates(self.log.writer(), plan.cut);
+            if batches.is_empty() {
+                if self.has_changed(&partition) {
+                    moved.touched.push(partition);
+                }
+                continue;
+            }
+            // Copying a partition's list of batches was work enough for one turn.
+            tokio::task::yield_now().await;
+            moved.touched.push(partition.clone());
+            let share = Share { partition, batches };
+            group_bytes += share.len();
+            group.push(share);
+            if group_bytes >= GROUP_BYTES {
+                moved.bytes += group_bytes;
+                group_bytes = 0;
+                self.roll_group(&mut moved.out, std::mem::take(&mut group))
+                    .await?;
+            }
+        }
+        moved.bytes += group_bytes;
+        self.roll_group(&mut moved.out, group).await
+    }
+
+    /// True if a checkpoint has something to say of a partition, of which something was moved or
+    /// not.
+    fn is_spoken_for(&self, plan: Plan, partition: &Partition, was_moved: bool) -> bool {
+        let is_held_back = !plan.moves || self.left_out.contains_key(&partition.id());
+        if is_held_back && self.is_inherited(partition) {
+            return false;
+        }
+        // Where there is no space, only what makes some.
+        was_moved
+            || match plan.moves {
+                true => self.has_changed(partition),
+                false => self.has_moved_start(partition),
+            }
     }
 
     /// Partitions that a checkpoint of this writer holds and that it leads no more.
@@ -124,6 +172,12 @@ impl Roller {
             || !self.gone_unpublished().is_empty()
     }
 
+    /// True if the WAL holds something that no round will move: a partition that was dropped before.
+    pub(super) fn owes_trim(&self, cut: u64) -> bool {
+        let from = self.replay_from;
+        self.log.forgotten_below() > from && cut > from
+    }
+
     /// True if the newest checkpoint does not say how things stand.
     pub(super) fn has_changed(&self, partition: &Partition) -> bool {
         let (next_offset, log_start) = (partition.high_watermark(), partition.log_start());
@@ -141,35 +195,63 @@ impl Roller {
         // Large shares go segment by segment, so that no more than a segment is read at once.
         let (large, small): (Vec<_>, Vec<_>) = group
             .into_iter()
-            .partition(|share| share.len() >= self.options.segment_bytes_min);
-        let mut batches = Vec::new();
-        let mut counts = Vec::new();
-        for share in small {
-            counts.push((share.partition, share.batches.len()));
-            batches.extend(share.batches);
-        }
-        let mut bytes = self
-            .log
-            .reader()
-            .batch_bytes(&batches, Caching::Pass)
-            .await?
-            .into_iter();
-        let mut batches = batches.into_iter();
-        for (partition, count) in counts {
-            let start = start_of(&partition);
-            let taken = batches
-                .by_ref()
-                .take(count)
-                .zip(bytes.by_ref())
-                .collect::<Vec<_>>();
-            if let Some(run) = run_of(partition.id(), start, taken) {
-                self.put_run(out, run).await?;
+            .partition(|share| share.len() >= self.segment_bytes_min());
+        let batches: Vec<_> = small
+            .iter()
+            .flat_map(|share| &share.batches)
+            .cloned()
+            .collect();
+        let read = self.log.reader().batch_bytes(&batches, Caching::Pass).await;
+        match read {
+            Ok(bytes) => {
+                let mut bytes = bytes.into_iter();
+                for share in small {
+                    let count = share.batches.len();
+                    self.put_share(out, share, bytes.by_ref().take(count))
+                        .await?;
+                }
             }
+            // One after the other, so that those roll that can be read.
+            Err(error) if is_damage(&error) => {
+                for share in small {
+                    self.roll_alone(out, share).await?;
+                }
+            }
+            Err(error) => return Err(error.into()),
         }
         for share in large {
             self.roll_large(out, share).await?;
         }
         Ok(())
+    }
+
+    async fn put_share(
+        &mut self,
+        out: &mut Output,
+        share: Share,
+        bytes: impl Iterator<Item = BatchBytes>,
+    ) -> Result<(), RollError> {
+        let (id, start) = (share.partition.id(), start_of(&share.partition));
+        self.take_in(id);
+        let pairs = share.batches.into_iter().zip(bytes).collect();
+        match run_of(id, start, pairs) {
+            Some(run) => self.put_run(out, run).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn roll_alone(&mut self, out: &mut Output, share: Share) -> Result<(), RollError> {
+        let reader = self.log.reader().clone();
+        match reader.batch_bytes(&share.batches, Caching::Pass).await {
+            Ok(bytes) => self.put_share(out, share, bytes.into_iter()).await,
+            Err(error) if is_damage(&error) => {
+                let first = share.batches.first();
+                let first = first.map_or(Offset(0), |batch| batch.base_offset);
+                self.leave_out(&share, first, &error);
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     async fn roll_large(&mut self, out: &mut Output, share: Share) -> Result<(), RollError> {
@@ -186,13 +268,23 @@ impl Roller {
             let count = rest.iter().take_while(fits).count();
             let (part, later) = rest.split_at(count.max(1).min(rest.len()));
             rest = later;
-            let bytes = self.log.reader().batch_bytes(part, Caching::Pass).await?;
+            let bytes = match self.log.reader().batch_bytes(part, Caching::Pass).await {
+                Ok(bytes) => bytes,
+                Err(error) if is_damage(&error) => {
+                    let first = part.first();
+                    let first = first.map_or(Offset(0), |batch| batch.base_offset);
+                    self.leave_out(&share, first, &error);
+                    return Ok(());
+                }
+                Err(error) => return Err(error.into()),
+            };
             let pairs = part.iter().cloned().zip(bytes).collect();
             if let Some(run) = run_of(id, start, pairs) {
                 start = Some(run.offsets.end);
                 self.put_run(out, run).await?;
             }
         }
+        self.take_in(id);
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use tidemill_runtime::{Instant, TaskHandle};
+use tidemill_wire::ids::Offset;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Ownership, RollError, RollState, Roller};
@@ -10,6 +11,7 @@ use crate::{
     ckpt::{ChainError, Landed, close},
     error::DrainError,
     log::Log,
+    partition::Partition,
 };
 
 /// How often the task looks at what is due. Costs a few loads from memory, no request.
@@ -205,10 +207,14 @@ impl Roller {
             self.log.expire_producers();
             self.retain().await?;
         }
-        let mut due = self.log.unrolled_bytes() >= self.options.bytes;
+        // Whatever fails below: this is what makes room.
+        if self.tidy_for(TIDY_SLICE).await > 0 {
+            self.log.wal().look_at_space().await;
+        }
+        let mut due = self.is_round_full() || self.is_round_wanted_for_space();
         if now >= schedule.scan {
             schedule.scan = now + SCAN_INTERVAL;
-            due |= self.is_round_due();
+            due |= self.is_round_due() || self.may_make_room();
             self.report(now);
         }
         if now >= schedule.log_starts {
@@ -221,9 +227,10 @@ impl Roller {
         } else if schedule.merge {
             schedule.merge = self.merge_step().await? > 0;
         }
-        self.tidy_for(TIDY_SLICE).await;
         if schedule.clean.is_some_and(|at| now >= at) {
-            self.clean_up().await?;
+            if self.clean_up().await? > 0 {
+                self.log.wal().look_at_space().await;
+            }
             let is_done = self.is_swept && self.cleanup.is_empty();
             schedule.clean = (!is_done).then(|| now + CLEAN_PAUSE);
         }
@@ -232,6 +239,7 @@ impl Roller {
 
     fn report(&self, at: Instant) {
         let is_settled = !self.owes_checkpoint()
+            && !self.may_trim()
             && self.gone().is_empty()
             && self.cleanup.is_empty()
             && self.pending.is_none();
@@ -244,19 +252,28 @@ impl Roller {
     /// True if something waits that no amount of bytes will bring about: the first checkpoint after
     /// a takeover, old data, a deleted topic.
     fn is_round_due(&self) -> bool {
-        if self.owes_checkpoint() || !self.gone().is_empty() {
+        if self.owes_checkpoint() || self.may_trim() || !self.gone().is_empty() {
             return true;
         }
         let interval = i64::try_from(self.options.interval.as_millis()).unwrap_or(i64::MAX);
         let now_ms = self.log.runtime().clock.now_ms();
-        let oldest = self.log.oldest_unrolled_ms();
+        let oldest = self.oldest_to_roll_ms();
         oldest.is_some_and(|oldest| now_ms.saturating_sub(oldest) >= interval)
     }
 
+    fn may_trim(&self) -> bool {
+        self.owes_trim(self.capped(self.log.roll_cut()))
+    }
+
     fn has_moved_log_start(&self) -> bool {
-        self.log.partitions().iter().any(|partition| {
-            let known = self.known.get(&partition.id());
-            known.is_some_and(|known| known.log_start < partition.log_start())
-        })
+        let partitions = self.log.partitions();
+        partitions.iter().any(|p| self.has_moved_start(p))
+    }
+
+    /// True if the newest checkpoint holds records that were deleted since.
+    pub(super) fn has_moved_start(&self, partition: &Partition) -> bool {
+        let known = self.known.get(&partition.id());
+        // One that no checkpoint holds yet may have lost all its batches, unrolled.
+        known.map_or(Offset(0), |known| known.log_start) < partition.log_start()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc, sync::atomic::Ordering};
 
-use tidemill_invariants::{Violation, log as rule};
+use tidemill_invariants::{Violation, log as rule, wal as wal_rule};
 use tidemill_wire::{
     batch::BatchHeader,
     ids::{Offset, WriterId},
@@ -66,9 +66,14 @@ impl Engine {
     }
 
     fn commit(&mut self, written_ms: i64, entry: Staged) -> Result<(), Violation> {
+        let mut fragments = entry.fragments.iter();
+        let landed = fragments.all(|fragment| self.window.has_landed(fragment.number));
+        let last = entry.fragments.last().map_or(0, |last| last.number);
+        let missing = self.window.missing_before(last);
+        wal_rule::committed_is_durable(landed, entry.deps, missing)?;
         for part in entry.parts {
             let partition = &part.partition;
-            match part.body {
+            let is_kept = match part.body {
                 StagedBody::Records {
                     header,
                     data,
@@ -85,9 +90,12 @@ impl Engine {
                         spans,
                         written_ms,
                     };
-                    partition.commit_records(durable)?;
+                    partition.commit_records(durable)?
                 }
                 StagedBody::LogStart { offset, .. } => partition.commit_log_start(offset),
+            };
+            if let (false, Some(last)) = (is_kept, entry.fragments.last()) {
+                self.wal.note_forgotten(last.number);
             }
             if !partition.mark_touched() {
                 self.touched.push(part.partition);
@@ -110,7 +118,8 @@ impl Engine {
 }
 
 impl Partition {
-    fn commit_records(self: &Arc<Self>, batch: Durable<'_>) -> Result<(), Violation> {
+    /// False if the partition was dropped meanwhile, so that nobody keeps the batch.
+    fn commit_records(self: &Arc<Self>, batch: Durable<'_>) -> Result<bool, Violation> {
         let header = batch.header;
         let (base, last) = (header.base_offset, header.last_offset());
         let bytes = batch.data.len() as u64;
@@ -144,10 +153,12 @@ impl Partition {
         if is_kept {
             self.budget().charge(self, base, bytes);
         }
-        rule::marks_advance(&before, &self.marks())
+        rule::marks_advance(&before, &self.marks())?;
+        Ok(is_kept)
     }
 
-    fn commit_log_start(&self, offset: Offset) {
+    /// False as for records.
+    fn commit_log_start(&self, offset: Offset) -> bool {
         let mut state = self.lock();
         state.log_start = state.log_start.max(offset);
         let log_start = state.log_start;
@@ -155,5 +166,6 @@ impl Partition {
         let freed = state.tail.trim(log_start);
         self.budget().credit(freed);
         self.publish(&state);
+        state.stopped.is_none()
     }
 }

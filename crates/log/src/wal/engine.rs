@@ -68,6 +68,8 @@ impl Engine {
     pub async fn run(mut self) {
         let wal = self.wal.clone();
         let mut stop = wal.stop.subscribe();
+        // A disk may be full from the start.
+        wal.look_at_space().await;
         loop {
             let alarm = self.send_due();
             tokio::select! {
@@ -232,6 +234,7 @@ impl Engine {
         if is_last {
             if let Some(first) = cutting.first() {
                 self.window.note_straddling(first, number);
+                self.wal.note_fragmented(first, number);
             }
             self.wal.queue.lock().set_cutting(None);
             entries.push(cutting.entry);

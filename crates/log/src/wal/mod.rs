@@ -74,6 +74,10 @@ pub struct Wal {
     /// A PUT was decided, or the log stopped.
     decided: Notify,
     replay_from: AtomicU64,
+    /// First and last number of entries in several objects, as far as a replay may read them.
+    fragmented: Mutex<Vec<(u64, u64)>>,
+    /// See [`crate::log::Log::forgotten_below`].
+    forgotten_below: AtomicU64,
     stop: watch::Sender<Option<AppendFailed>>,
     freshness: Freshness,
     budget: Arc<TailBudget>,
@@ -126,6 +130,8 @@ impl Wal {
             progress: Mutex::new(progress),
             decided: Notify::new(),
             replay_from: AtomicU64::new(0),
+            fragmented: Mutex::new(Vec::new()),
+            forgotten_below: AtomicU64::new(0),
             stop: watch::Sender::new(None),
             freshness: Freshness::new(options.exclusive),
             budget,
@@ -170,6 +176,34 @@ impl Wal {
 
     pub(crate) fn set_replay_from(&self, number: u64) {
         self.replay_from.fetch_max(number, Ordering::AcqRel);
+        self.fragmented.lock().retain(|(_, last)| *last >= number);
+    }
+
+    pub(crate) fn note_fragmented(&self, first: u64, last: u64) {
+        self.fragmented.lock().push((first, last));
+    }
+
+    /// The largest number up to `cut`, which lies at or below the roll cut, that no entry
+    /// straddles.
+    pub(crate) fn clean_cut(&self, mut cut: u64) -> u64 {
+        let fragmented = self.fragmented.lock();
+        let straddles = |cut: u64| {
+            let mut entries = fragmented.iter();
+            entries.find(|(first, last)| *first < cut && cut <= *last)
+        };
+        while let Some((first, _)) = straddles(cut) {
+            cut = *first;
+        }
+        cut
+    }
+
+    pub(crate) fn forgotten_below(&self) -> u64 {
+        self.forgotten_below.load(Ordering::Acquire)
+    }
+
+    /// Notes that something in this number is of a dropped partition.
+    pub(crate) fn note_forgotten(&self, number: u64) {
+        self.forgotten_below.fetch_max(number + 1, Ordering::AcqRel);
     }
 
     /// Why the log takes nothing more, if so.
@@ -216,7 +250,7 @@ impl Wal {
                 return;
             }
             if self.is_space_low() {
-                self.space_above_floor().await;
+                self.space_may_have_grown().await;
             } else {
                 settled.await;
             }
@@ -226,6 +260,8 @@ impl Wal {
     pub(crate) async fn drain(&self, deadline: Instant) -> Result<(), DrainError> {
         self.queue.lock().drain();
         self.pushed.notify_one();
+        // Who waits for space waits in vain.
+        self.settled.notify_waiters();
         loop {
             let settled = self.settled.notified();
             match self.stopped() {

@@ -127,7 +127,7 @@ impl Wal {
                 .await;
             match put {
                 Ok(CreateOutcome::Ours) => {
-                    self.look_at_space().await;
+                    self.note_put(object.payload.len()).await;
                     return true;
                 }
                 Ok(CreateOutcome::Foreign(_)) => return false,

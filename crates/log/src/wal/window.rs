@@ -71,12 +71,24 @@ impl Window {
 
     /// Undecided numbers before `number`, of this window or its end, as a bitmap before it.
     pub fn missing_before(&self, number: u64) -> u128 {
-        let behind = u32::try_from(number - self.decided_below).unwrap_or(0);
+        let behind = number.saturating_sub(self.decided_below);
+        let behind = u32::try_from(behind).unwrap_or(0);
         if behind == 0 {
             return 0;
         }
         // The bitmap counts backwards from the number, the window forwards from its start.
         self.undecided.reverse_bits() >> (128 - behind)
+    }
+
+    /// True if the PUT of `number` was answered.
+    pub fn has_landed(&self, number: u64) -> bool {
+        let Some(index) = number.checked_sub(self.decided_below) else {
+            return true;
+        };
+        let object = usize::try_from(index)
+            .ok()
+            .and_then(|i| self.objects.get(i));
+        object.is_some_and(|object| object.landed.is_some())
     }
 
     pub fn push(&mut self, object: Object) {

@@ -235,3 +235,53 @@ fn a_clean_stop_closes_its_own_log() {
         );
     });
 }
+
+#[test]
+fn what_was_never_rolled_goes_with_its_topic() {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    simulate(9, |world| async move {
+        let mut rig = world
+            .open(WRITER, LogLimits::bucket(), Recovered::default())
+            .await;
+        rig.lead(0);
+        let _roll = Roll::start(rig.log.clone(), Arc::new(SoleLeader));
+        for _ in 0..5 {
+            rig.append(0, &[START_MS], 40_000).await;
+        }
+        // Still pending when its topic goes.
+        let entry = Entry::records(
+            partition(0),
+            batch(&[START_MS], 40_000, 1),
+            Latency::Economy,
+        );
+        let pending = rig.log.append(entry).unwrap().remove(0);
+        rig.log.drop_partition(partition(0));
+        pending.wait().await.unwrap();
+        world.runtime.clock.sleep(HOUR).await;
+        let wal = rig.log.wal_objects().list_from(0).await.unwrap();
+        assert_eq!(wal.len(), 1, "the newest number stays");
+        let before = world.store.counters();
+        world.runtime.clock.sleep(HOUR).await;
+        assert_eq!(world.store.counters(), before, "an idle hour costs nothing");
+    });
+}
+
+#[test]
+fn what_was_deleted_before_it_was_rolled_goes_soon() {
+    simulate(10, |world| async move {
+        let mut limits = LogLimits::bucket();
+        // Age brings about nothing here.
+        limits.roll.interval = Duration::from_secs(1_000_000);
+        let mut rig = world.open(WRITER, limits, Recovered::default()).await;
+        rig.lead(0);
+        let _roll = Roll::start(rig.log.clone(), Arc::new(SoleLeader));
+        for _ in 0..5 {
+            rig.append(0, &[START_MS], 40_000).await;
+        }
+        rig.delete_records(0, Offset(5)).await;
+        world.runtime.clock.sleep(Duration::from_secs(600)).await;
+        let wal = rig.log.wal_objects().list_from(0).await.unwrap();
+        assert_eq!(wal.len(), 1, "the newest number stays");
+        rig.check_stored(&world.store).await;
+    });
+}

@@ -117,7 +117,7 @@ impl World {
     }
 
     /// Seals dead writers, newest last, and takes their partitions over.
-    async fn recover(&self, dead: &[WriterId]) -> Recovered {
+    pub async fn recover(&self, dead: &[WriterId]) -> Recovered {
         let exists = |id: PartitionId| id.index < PARTITIONS;
         let mut chains: BTreeMap<WriterId, ChainState> = BTreeMap::new();
         let mut leftovers = Leftovers::default();

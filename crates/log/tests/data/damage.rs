@@ -1,8 +1,10 @@
 //! Damaged, missing and superfluous objects: what readers and fsck say.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use tidemill_log::{
-    Log,
+    Entry, Latency, Log,
     ckpt::{Landed, close},
     fsck::{self, FsckOptions, Report},
     inspect, keys,
@@ -14,9 +16,9 @@ use tidemill_store::{
     Backend, Payload,
     testing::{Fault, FaultPlan, Operation, Rule},
 };
-use tidemill_wire::ids::Offset;
+use tidemill_wire::ids::{Offset, WriterId};
 
-use crate::harness::{Rig, START_MS, WRITER, World, partition, simulate, small_limits};
+use crate::harness::{Rig, START_MS, WRITER, World, batch, partition, simulate, small_limits};
 
 async fn rolled(world: &World) -> Rig {
     // Nothing rolled stays in memory.
@@ -190,6 +192,175 @@ fn fsck_names_what_is_missing_and_what_is_left_over() {
             .await
             .unwrap();
         assert!(check(&world, true).await.is_clean());
+    });
+}
+
+/// Changes the last byte of the newest WAL object.
+async fn flip_newest(world: &World, rig: &Rig) -> String {
+    let wal = rig.log.wal_objects();
+    let (newest, _) = *wal.list_from(0).await.unwrap().last().unwrap();
+    let key = wal.key(newest);
+    flip(world, &key).await;
+    key
+}
+
+async fn flip(world: &World, key: &str) {
+    replace(world, key, |bytes| *bytes.last_mut().unwrap() ^= 1).await;
+}
+
+async fn wal_below(world: &World, rig: &Rig, key: &str) -> usize {
+    let prefix = format!("{}/", keys::wal_prefix(rig.log.writer()));
+    let listed = world.store.list_all(&prefix).await.unwrap();
+    listed.iter().filter(|meta| *meta.key < *key).count()
+}
+
+/// A log of which nothing stays in memory; of its partitions 0 to 2 the second has one damaged
+/// batch in the WAL, with a deletion before it. Returns the key of its object.
+async fn damaged(world: &World) -> (Rig, String) {
+    let mut limits = small_limits();
+    limits.tail_bytes_max = 0;
+    let mut rig = world.open(WRITER, limits, Recovered::default()).await;
+    (0..3).for_each(|index| rig.lead(index));
+    rig.append(1, &[START_MS], 200).await;
+    rig.append(0, &[START_MS], 40_000).await;
+    rig.roller.round().await.unwrap();
+    rig.delete_records(1, Offset(1)).await;
+    rig.append(1, &[START_MS], 40_000).await;
+    let key = flip_newest(world, &rig).await;
+    for index in 0..3 {
+        rig.append(index, &[START_MS], 40_000).await;
+    }
+    (rig, key)
+}
+
+async fn roll_and_tidy(world: &World, rig: &mut Rig) {
+    assert!(rig.roller.round().await.unwrap().published);
+    assert!(!rig.roller.round().await.unwrap().published, "all is said");
+    world.runtime.clock.sleep(Duration::from_secs(1)).await;
+    rig.roller.tidy().await;
+    assert_eq!(rig.log.left_out(), 1);
+    let end = |index| {
+        let partition = rig.log.partition(partition(index)).unwrap();
+        (partition.extents().end_offset(), partition.high_watermark())
+    };
+    for healthy in [0, 2] {
+        let (rolled, high_watermark) = end(healthy);
+        assert_eq!(rolled, high_watermark, "{healthy} rolls on");
+    }
+    assert!(end(1).0 < end(1).1, "the damaged one does not");
+}
+
+#[test]
+fn a_corrupt_body_in_the_wal_stops_the_roll_of_its_partition_alone() {
+    simulate(6, |world| async move {
+        let (mut rig, key) = damaged(&world).await;
+        roll_and_tidy(&world, &mut rig).await;
+        assert_eq!(wal_below(&world, &rig, &key).await, 0, "what is below goes");
+        // More comes, and goes on rolling; what is damaged stays.
+        rig.append(0, &[START_MS], 40_000).await;
+        rig.append(1, &[START_MS], 200).await;
+        roll_and_tidy(&world, &mut rig).await;
+        assert!(world.memory.get(&key).await.is_ok());
+        // Repaired, it is rolled after a while, and all is trimmed.
+        flip(&world, &key).await;
+        world.runtime.clock.sleep(Duration::from_secs(700)).await;
+        rig.roller.round().await.unwrap();
+        world.runtime.clock.sleep(Duration::from_secs(1)).await;
+        rig.roller.tidy().await;
+        assert_eq!(rig.log.left_out(), 0);
+        assert!(world.memory.get(&key).await.is_err());
+        rig.check_all().await;
+        rig.check_stored(&world.store).await;
+    });
+}
+
+#[test]
+fn what_is_left_out_is_there_after_a_restart_and_goes_with_its_records() {
+    simulate(7, |world| async move {
+        let (mut rig, key) = damaged(&world).await;
+        roll_and_tidy(&world, &mut rig).await;
+        let oracle = std::mem::take(&mut rig.oracle);
+        rig.log.close();
+        let mut limits = small_limits();
+        limits.tail_bytes_max = 0;
+        let recovered = world.recover(&[WRITER]).await;
+        let next = WriterId(WRITER.0 + 1);
+        let mut rig = world.open(next, limits, recovered).await;
+        rig.oracle = oracle;
+        assert_eq!(
+            rig.log.partition(partition(1)).unwrap().log_start(),
+            Offset(1)
+        );
+        rig.append(0, &[START_MS], 200).await;
+        rig.append(1, &[START_MS], 200).await;
+        roll_and_tidy(&world, &mut rig).await;
+        rig.roller.clean_up().await.unwrap();
+        assert!(world.memory.get(&key).await.is_ok(), "kept for repair");
+        // Given up by whoever owns it.
+        rig.delete_records(1, Offset(2)).await;
+        rig.roller.round().await.unwrap();
+        world.runtime.clock.sleep(Duration::from_secs(1)).await;
+        rig.roller.tidy().await;
+        rig.roller.clean_up().await.unwrap();
+        assert!(world.memory.get(&key).await.is_err());
+        rig.check_all().await;
+        rig.check_stored(&world.store).await;
+    });
+}
+
+#[test]
+fn an_entry_in_several_objects_around_the_damage_is_replayed_whole() {
+    simulate(9, |world| async move {
+        let mut limits = small_limits();
+        limits.tail_bytes_max = 0;
+        limits.bulk_entry_bytes = 10_000;
+        limits.fragment_bytes = 20_000;
+        limits.puts_in_flight_max = 2;
+        limits.bulk_in_flight_max = 1;
+        let mut rig = world
+            .open(WRITER, limits.clone(), Recovered::default())
+            .await;
+        (0..2).for_each(|index| rig.lead(index));
+        let each = Duration::from_millis(10);
+        world.faulty.set_plan(FaultPlan::none().delayed(each, each));
+        let bulk = Entry::records(partition(0), batch(&[START_MS], 190_000, 7), Latency::Low);
+        let bulk = rig.log.append(bulk).unwrap().remove(0);
+        world.runtime.clock.sleep(Duration::from_millis(35)).await;
+        let small = Entry::records(partition(1), batch(&[START_MS], 100, 8), Latency::Low);
+        let small = rig.log.append(small).unwrap().remove(0);
+        small.wait().await.unwrap();
+        bulk.wait().await.unwrap();
+        let numbers = rig.log.wal_objects().list_from(1).await.unwrap();
+        let (damaged, _) = *numbers.iter().min_by_key(|(_, size)| *size).unwrap();
+        assert!(
+            1 < damaged && damaged < numbers.last().unwrap().0,
+            "amid the fragments"
+        );
+        flip(&world, &rig.log.wal_objects().key(damaged)).await;
+        rig.roller.round().await.unwrap();
+        assert_eq!(rig.log.left_out(), 1);
+        rig.log.close();
+        let recovered = world.recover(&[WRITER]).await;
+        let next = WriterId(WRITER.0 + 1);
+        let rig = world.open(next, limits, recovered).await;
+        assert!(read(&rig.log, 0).await.unwrap().size > 190_000);
+    });
+}
+
+#[test]
+fn a_missing_wal_object_stops_the_roll_of_its_partition_alone() {
+    simulate(8, |world| async move {
+        let (mut rig, key) = damaged(&world).await;
+        world.memory.delete(&key).await.unwrap();
+        roll_and_tidy(&world, &mut rig).await;
+        // Its topic is deleted: nothing is kept for it.
+        rig.log.drop_partition(partition(1));
+        rig.oracle.remove(&partition(1));
+        rig.roller.round().await.unwrap();
+        world.runtime.clock.sleep(Duration::from_secs(1)).await;
+        rig.roller.tidy().await;
+        rig.check_all().await;
+        rig.check_stored(&world.store).await;
     });
 }
 

@@ -9,4 +9,6 @@ mod files;
 mod harness;
 mod lifecycle;
 mod memory;
+mod merge;
 mod retention;
+mod space;

@@ -76,8 +76,6 @@ pub enum Fault {
     Truncated,
     /// Reads: one bit is wrong.
     BitFlip,
-    /// Listings: one key is missing.
-    LostKey,
     /// Listings: two keys are swapped.
     Unordered,
 }
@@ -102,7 +100,7 @@ impl Fault {
             | Self::Full
             | Self::NotFound => operation.writes(),
             Self::Torn | Self::Truncated | Self::BitFlip => operation == Operation::Get,
-            Self::LostKey | Self::Unordered => operation == Operation::List,
+            Self::Unordered => operation == Operation::List,
         }
     }
 }

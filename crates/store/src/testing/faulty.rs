@@ -474,15 +474,9 @@ impl Request {
 
     fn spoil_listing(&self, mut page: Vec<ObjectMeta>) -> Vec<ObjectMeta> {
         let at = usize::try_from(self.inner.entropy.below(page.len() as u64)).unwrap_or(0);
-        match self.fault {
-            Some(Fault::LostKey) if !page.is_empty() => {
-                page.remove(at);
-            }
-            Some(Fault::Unordered) if page.len() > 1 => {
-                let other = (at + 1) % page.len();
-                page.swap(at, other);
-            }
-            _ => {}
+        if self.fault == Some(Fault::Unordered) && page.len() > 1 {
+            let other = (at + 1) % page.len();
+            page.swap(at, other);
         }
         page
     }

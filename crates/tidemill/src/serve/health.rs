@@ -48,6 +48,12 @@ impl Admin for Health {
                 "Durable in the WAL alone.",
                 log.unrolled_bytes(),
             );
+            gauge(
+                &mut out,
+                "tidemill_log_left_out_partitions",
+                "Partitions whose part of the WAL is damaged: all of it is kept from there on.",
+                log.left_out(),
+            );
             counter(
                 &mut out,
                 "tidemill_log_checkpoints_total",

@@ -18,6 +18,7 @@ use tidemill_log::{
     ckpt::ChainError,
     recover::ReplayError,
     roll::{Roll, ShutdownError, SoleLeader},
+    wal::StartError as WalError,
 };
 use tidemill_runtime::{Instant, Runtime};
 use tidemill_store::{
@@ -79,10 +80,32 @@ fn is_damage(error: &ClusterError) -> bool {
     }
 }
 
+/// True if there was no space for what a start writes.
+fn is_full(error: &ClusterError) -> bool {
+    let store = match error {
+        ClusterError::Root(
+            RootError::Refused { error, .. } | RootError::TimedOut { error, .. },
+        ) => error,
+        ClusterError::Metadata(MetadataError::Store(error))
+        | ClusterError::Seal(SealError::Store(error))
+        | ClusterError::Wal(WalError::Store(error)) => error,
+        _ => return false,
+    };
+    store.kind == StoreErrorKind::Full
+}
+
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Open(error) => error.fmt(f),
+            Self::Cluster(error) if is_full(error) => {
+                write!(
+                    f,
+                    "{error}; not even a start fits on the disk: make room there by something \
+                     that is not below the data directory, start again, then delete topics or \
+                     records"
+                )
+            }
             Self::Cluster(error) => error.fmt(f),
             Self::Listen { address, source } if source.kind() == io::ErrorKind::AddrInUse => {
                 write!(

@@ -182,7 +182,8 @@ impl Setup {
 
 /// A running broker; killed when dropped.
 pub struct Broker {
-    dir: PathBuf,
+    /// Where its commands run.
+    pub dir: PathBuf,
     child: Child,
     out: Output,
     err: Output,
