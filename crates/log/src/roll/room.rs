@@ -1,8 +1,8 @@
 //! How much a round may move on a disk that is nearly full.
 //!
 //! What a round moves is there twice until the WAL is trimmed. Where that does not fit, it moves
-//! what does, from the front of the WAL, or nothing: then it says what is gone all the same, as that
-//! is what makes room.
+//! what does, from the front of the WAL, or nothing: then it says what is gone all the same, as
+//! that is what makes room.
 
 use tidemill_store::StoreErrorKind;
 

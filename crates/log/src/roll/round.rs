@@ -172,7 +172,8 @@ impl Roller {
             || !self.gone_unpublished().is_empty()
     }
 
-    /// True if the WAL holds something that no round will move: a partition that was dropped before.
+    /// True if the WAL below `cut` holds something that no round will move: a partition that was
+    /// dropped before.
     pub(super) fn owes_trim(&self, cut: u64) -> bool {
         let from = self.replay_from;
         self.log.forgotten_below() > from && cut > from
