@@ -317,8 +317,8 @@ pub(super) const OURS: &[ConfigDef] = &[
     fixed(
         "tidemill.local.free.bytes.min",
         (Long, Some("67108864"), AtLeast(0)),
-        "Free space of a local directory's disk below which produce waits, at most an eighth of the \
-         disk; what is pending or not yet rolled needs space of its own above it.",
+        "Free space of a local directory's disk below which produce waits, at most an eighth of \
+         the disk; what is pending or not yet rolled needs space of its own above it.",
     ),
     fixed(
         "tidemill.memory.bytes",
