@@ -12,7 +12,7 @@ use tidemill_wire::ids::NodeId;
 use super::alter::{AlterError, check_internal_topic, new_topic};
 use super::error::ConfigError;
 use super::listeners::{self, Listener};
-use super::settings::{Host, Settings};
+use super::settings::{Host, REQUEST_MEMORY_SHARE, Settings};
 use super::topic::TopicConfig;
 use super::value::Value;
 use crate::net::NetLimits;
@@ -21,8 +21,6 @@ use crate::topics::is_internal;
 /// Share of `tidemill.memory.bytes` that is left for objects on their way into the store: tail,
 /// block cache, pending bytes and large requests take 7, 4, 2 and 1 sixteenths by default.
 const ROLL_MEMORY_SHARE: u64 = 8;
-/// Share of it for large requests.
-pub(super) const REQUEST_MEMORY_SHARE: u64 = 16;
 
 /// Limits of classic groups and their offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

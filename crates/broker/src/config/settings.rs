@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use tidemill_cluster::image::Configs;
 
-use super::broker::REQUEST_MEMORY_SHARE;
 use super::def::{ConfigDef, Role, broker_def, broker_defs, nearest};
 use super::error::ConfigError;
 use super::layers::Layer;
@@ -14,6 +13,8 @@ use super::value::Value;
 const MEMORY_SHARE: u64 = 4;
 /// Most of it: beyond this the page cache and clients make better use of memory.
 const MEMORY_MAX_BYTES: u64 = 4 << 30;
+/// Share of `tidemill.memory.bytes` for large requests.
+pub(super) const REQUEST_MEMORY_SHARE: u64 = 16;
 /// Most of it for the newest records of a local directory: what a roll round moves, and what comes
 /// in meanwhile. Older ones are a read of the disk away and not a request to a bucket.
 const LOCAL_TAIL_MAX_BYTES: u64 = 384 << 20;
