@@ -324,8 +324,12 @@ impl Service for Broker {
         if call.weight == Weight::Produce && self.log.must_wait_for_space(bytes) {
             // Muting alone would let each connection's next request in once the last is answered.
             let (log, reply) = (Arc::clone(&self.log), call.reply);
+            let peer = Arc::clone(peer);
             call.reply = Box::pin(async move {
+                // Of one connection, no small one passes a large one: producers number them.
+                let turn = peer.produce_turn.lock().await;
                 log.wait_for_space(bytes).await;
+                drop(turn);
                 reply.await
             });
         }

@@ -250,8 +250,8 @@ impl Log {
         self.wal.must_wait_for_space(bytes)
     }
 
-    /// Waits until there is space for a request of `bytes`, or the log takes nothing more. Requests
-    /// pass in the order in which they began to wait. What makes room does not wait.
+    /// Waits until there is space for a request of `bytes`, or the log takes nothing more. What
+    /// fits passes others. What makes room does not wait.
     pub async fn wait_for_space(&self, bytes: u64) {
         self.wal.wait_for_space(bytes).await;
     }

@@ -4,6 +4,8 @@
 //! member epochs (KIP-848; classic generations here); v10 topic ids. Answered once the offsets are
 //! durable.
 
+use std::time::Duration;
+
 use tidemill_cluster::Image;
 use tidemill_wire::{
     ErrorCode, Str,
@@ -15,6 +17,11 @@ use tidemill_wire::{
 
 use super::{Context, Outcome};
 use crate::groups::{Commit, record::OffsetValue};
+
+/// What a commit takes of a disk: a block, however short it is.
+const COMMIT_BYTES: u64 = 4 << 10;
+/// Kafka's `offsets.commit.timeout.ms`: answers behind this one wait for it, heartbeats' too.
+const COMMIT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The first version that names topics by id.
 const TOPIC_ID_FROM: i16 = 10;
@@ -47,6 +54,12 @@ pub(super) async fn handle(
         items,
         image: image.clone(),
     };
+    if !has_space(&context).await {
+        return answer(&context, request, |_, _| {
+            ErrorCode::COORDINATOR_NOT_AVAILABLE
+        })
+        .into();
+    }
     let committed = coordinator.commit(&request.group_id, commit).await;
     let overall = committed.err().unwrap_or(ErrorCode::NONE);
     let code = |topic: &OffsetCommitRequestTopic, part: &OffsetCommitRequestPartition| match check(
@@ -56,6 +69,18 @@ pub(super) async fn handle(
         own => own,
     };
     answer(&context, request, code).into()
+}
+
+/// False if the disk has no space for a commit, nor has it soon: many small ones would take what is
+/// left for making room.
+async fn has_space(context: &Context) -> bool {
+    let log = context.broker.log();
+    if !log.must_wait_for_space(COMMIT_BYTES) {
+        return true;
+    }
+    let waited = log.wait_for_space(COMMIT_BYTES);
+    let clock = &context.broker.runtime().clock;
+    clock.timeout(COMMIT_PATIENCE, waited).await.is_ok()
 }
 
 fn name_of(context: &Context, image: &Image, topic: &OffsetCommitRequestTopic) -> Option<Str> {

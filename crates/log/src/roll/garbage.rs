@@ -198,7 +198,7 @@ impl Roller {
                 alive.push((run.partition, run.base_offset));
             }
         }
-        let share = match self.log.wal().is_space_low() {
+        let share = match self.log.wal().is_space_wanted() {
             true => SPARSE_SHARE_LOW,
             false => SPARSE_SHARE,
         };

@@ -286,7 +286,8 @@ pub struct Roller {
     orphans: Vec<(PartitionId, ExtentList)>,
     /// Taken over, and in no checkpoint of this writer yet.
     inherited: Vec<(PartitionId, Arc<ExtentList>)>,
-    retention_due: BTreeMap<PartitionId, i64>,
+    /// Times of the newest record in each first extent that retention has left.
+    first_newest: BTreeMap<PartitionId, i64>,
     left_out: BTreeMap<PartitionId, damage::LeftOut>,
     /// True if the last round found no space to move anything.
     is_cramped: bool,
@@ -324,7 +325,7 @@ impl Roller {
             is_swept: false,
             orphans: leftovers.orphans,
             inherited: leftovers.inherited,
-            retention_due: BTreeMap::new(),
+            first_newest: BTreeMap::new(),
             left_out: BTreeMap::new(),
             is_cramped: false,
             full_until: None,

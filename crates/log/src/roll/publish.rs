@@ -262,7 +262,7 @@ impl Roller {
         }
         for partition in &pending.dropped {
             self.known.remove(partition);
-            self.retention_due.remove(partition);
+            self.first_newest.remove(partition);
         }
         self.orphans.clear();
         let known = &self.known;

@@ -67,27 +67,23 @@ impl Roller {
             Ok(limit) => partition.size_bytes().saturating_sub(limit),
             Err(_) => 0,
         };
-        let due = self
-            .retention_due
-            .get(&partition.id())
-            .copied()
-            .unwrap_or(i64::MIN);
-        if excess == 0 && (!by_time || now_ms < due) {
+        let first = self.first_newest.get(&partition.id());
+        let due = first.map(|newest| newest.saturating_add(config.retention_ms));
+        if excess == 0 && (!by_time || due.is_some_and(|due| now_ms < due)) {
             return Ok(None);
         }
         let mut target = None;
         let mut offset = log_start;
         while let Some(extent) = self.log.reader().extent_at(&list, offset).await? {
-            let expires = match by_time {
+            let newest = match by_time {
                 true => self.newest_ms(&extent, now_ms).await?,
                 false => i64::MAX,
             };
-            let expires = expires.saturating_add(config.retention_ms);
-            let is_old = by_time && expires < now_ms;
+            let is_old = by_time && newest.saturating_add(config.retention_ms) < now_ms;
             if !is_old && excess < extent.size_bytes() {
                 if by_time {
-                    // Nothing expires before the first extent that stays does.
-                    self.retention_due.insert(partition.id(), expires);
+                    // Nothing expires before the first extent that stays does, whatever is set.
+                    self.first_newest.insert(partition.id(), newest);
                 }
                 break;
             }

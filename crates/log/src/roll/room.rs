@@ -132,7 +132,7 @@ impl Roller {
 
     fn is_worth_its_space(&self) -> bool {
         let wal = self.log.wal();
-        wal.is_space_low() && self.bytes_to_roll() >= wal.worth_a_round().max(1)
+        wal.is_space_wanted() && self.bytes_to_roll() >= wal.worth_a_round().max(1)
     }
 
     /// True if objects were given up and no checkpoint says so yet.

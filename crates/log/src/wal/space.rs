@@ -32,26 +32,26 @@ pub(super) struct SpaceGate {
     /// Bytes put since.
     put: AtomicU64,
     look: Mutex<Look>,
-    /// Requests that wait for space; one after the other, in the order they came.
-    waiting: AtomicU64,
-    turns: tokio::sync::Mutex<()>,
-    /// What the first of them will write.
-    wanted: AtomicU64,
+    /// What each request that waits for space will write.
+    waiting: Mutex<Vec<u64>>,
 }
 
 /// A request that waits for space.
-struct Waiting<'a>(&'a SpaceGate);
+struct Waiting<'a>(&'a SpaceGate, u64);
 
 impl<'a> Waiting<'a> {
-    fn new(gate: &'a SpaceGate) -> Self {
-        gate.waiting.fetch_add(1, Ordering::AcqRel);
-        Self(gate)
+    fn new(gate: &'a SpaceGate, bytes: u64) -> Self {
+        gate.waiting.lock().push(bytes);
+        Self(gate, bytes)
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::AcqRel);
+        let mut waiting = self.0.waiting.lock();
+        if let Some(at) = waiting.iter().position(|bytes| *bytes == self.1) {
+            waiting.swap_remove(at);
+        }
     }
 }
 
@@ -60,14 +60,6 @@ struct Look {
     at: Option<Instant>,
     /// What was last said about it.
     was_low: bool,
-}
-
-struct Wanted<'a>(&'a SpaceGate);
-
-impl Drop for Wanted<'_> {
-    fn drop(&mut self) {
-        self.0.wanted.store(0, Ordering::Release);
-    }
 }
 
 /// Into the WAL, and by a round.
@@ -82,9 +74,7 @@ impl Default for SpaceGate {
             floor: AtomicU64::new(0),
             put: AtomicU64::new(0),
             look: Mutex::default(),
-            waiting: AtomicU64::new(0),
-            turns: tokio::sync::Mutex::new(()),
-            wanted: AtomicU64::new(0),
+            waiting: Mutex::default(),
         }
     }
 }
@@ -115,8 +105,20 @@ impl Wal {
         let pending = twice(self.pending_bytes());
         floor
             .saturating_add(pending)
-            .saturating_add(self.space.wanted.load(Ordering::Acquire))
             .saturating_add(self.budget.unrolled())
+    }
+
+    /// True if less is left than what was taken needs with the largest request that waits: a round
+    /// may make room.
+    pub(crate) fn is_space_wanted(&self) -> bool {
+        let largest = self.space.waiting.lock().iter().copied().max();
+        self.lacks_space_for(largest.unwrap_or(0))
+    }
+
+    fn lacks_space_for(&self, bytes: u64) -> bool {
+        let floor = self.space.floor();
+        let needed = self.space_needed(floor).saturating_add(twice(bytes));
+        floor > 0 && self.space.left() < needed
     }
 
     /// Notes that an object has landed, and looks at the file system if there may be little left,
@@ -203,27 +205,30 @@ impl Wal {
         self.space.floor() / SHARE
     }
 
-    /// True if a request of `bytes` has to wait for space before it is taken: there is too little,
-    /// or others wait before it.
+    /// True if a request of `bytes` has to wait for space before it is taken.
     pub(crate) fn must_wait_for_space(&self, bytes: u64) -> bool {
-        let floor = self.space.floor();
-        let needed = self.space_needed(floor).saturating_add(twice(bytes));
-        floor > 0 && (self.space.left() < needed || self.space.waiting.load(Ordering::Acquire) > 0)
+        self.lacks_space_for(bytes)
     }
 
-    /// Waits until there is space for a request of `bytes`, or the log takes nothing more. Requests
-    /// pass in the order in which they began to wait.
+    /// Waits until there is space for a request of `bytes`, or the log takes nothing more. What
+    /// fits passes: one that would need more than there will ever be stands in nobody's way.
     pub(crate) async fn wait_for_space(&self, bytes: u64) {
-        let _waiting = Waiting::new(&self.space);
-        let _turn = self.space.turns.lock().await;
-        // Also makes the roll make room for it. Only the first one's counts.
-        self.space.wanted.store(twice(bytes), Ordering::Release);
-        let _wanted = Wanted(&self.space);
-        while self.is_space_low() && self.queue.lock().refuses().is_none() {
+        let _waiting = Waiting::new(&self.space, bytes);
+        while self.queue.lock().refuses().is_none() && !self.take_space(bytes) {
             self.space_may_have_grown().await;
         }
-        // As if it were written: the next one need not wait until it is appended to see it.
+    }
+
+    /// Takes the space for a request as if it were written: the next one need not wait until it is
+    /// appended to see it.
+    fn take_space(&self, bytes: u64) -> bool {
+        // Of two at once, the second sees what the first took.
+        let _alone = self.space.waiting.lock();
+        if self.lacks_space_for(bytes) {
+            return false;
+        }
         self.space.put.fetch_add(twice(bytes), Ordering::AcqRel);
+        true
     }
 
     /// Waits for a while, or until something has changed, and looks again.

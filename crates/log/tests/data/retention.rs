@@ -93,6 +93,28 @@ fn what_is_older_than_retention_ms_goes_and_its_objects_with_it() {
     });
 }
 
+/// What was worked out under the old setting does not delay the new one.
+#[test]
+fn a_shorter_retention_counts_at_once() {
+    simulate(4, |world| async move {
+        let mut rig = rig(&world, by_time(7 * 24 * 3_600 * SECOND)).await;
+        for time in [0, 10, 60] {
+            extent(&mut rig, START_MS + time * SECOND, 50).await;
+        }
+        sleep(&world, 60 * SECOND).await;
+        rig.roller.retain().await.unwrap();
+        assert_eq!(log_start(&rig), 0);
+        let partition = rig.log.partition(partition(0)).unwrap();
+        partition.set_config(by_time(30 * SECOND));
+        rig.roller.retain().await.unwrap();
+        assert_eq!(log_start(&rig), 2);
+        partition.set_config(by_time(7 * 24 * 3_600 * SECOND));
+        sleep(&world, 60 * SECOND).await;
+        rig.roller.retain().await.unwrap();
+        assert_eq!(log_start(&rig), 2, "and a longer one too");
+    });
+}
+
 #[test]
 fn without_a_limit_nothing_goes() {
     simulate(2, |world| async move {

@@ -175,6 +175,34 @@ fn producers_wait_before_the_disk_is_full_and_deletion_makes_room() {
     });
 }
 
+/// Not even one that would need more than there will ever be.
+#[test]
+fn a_request_that_does_not_fit_stands_in_nobodys_way() {
+    simulate(7, |mut world| async move {
+        let _disk = with_disk(&mut world, DISK);
+        let mut rig = world.open(WRITER, limits(), Recovered::default()).await;
+        rig.lead(0);
+        let _roll = Roll::start(rig.log.clone(), Arc::new(SoleLeader));
+        let log = rig.log.clone();
+        let clock = world.runtime.clock.clone();
+        rig.append(0, &[START_MS], 30_000).await;
+        assert!(log.must_wait_for_space(DISK));
+        let huge = log.clone();
+        let tasks = world.runtime.tasks.clone();
+        let huge = tasks.spawn("huge", async move { huge.wait_for_space(DISK).await });
+        clock.sleep(Duration::from_secs(60)).await;
+        assert!(!log.must_wait_for_space(30_000), "others go on");
+        let below = clock.timeout(Duration::ZERO, log.below_limit()).await;
+        assert!(below.is_ok(), "nor are they muted");
+        rig.append(0, &[START_MS], 30_000).await;
+        let small = log.wait_for_space(30_000);
+        let small = clock.timeout(Duration::from_secs(2), small).await;
+        assert!(small.is_ok(), "what fits passes");
+        huge.abort();
+        rig.check_all().await;
+    });
+}
+
 #[test]
 fn records_deleted_make_room_too() {
     simulate(2, |mut world| async move {
