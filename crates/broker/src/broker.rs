@@ -328,9 +328,11 @@ impl Service for Broker {
             call.reply = Box::pin(async move {
                 // Of one connection, no small one passes a large one: producers number them.
                 let turn = peer.produce_turn.lock().await;
-                log.wait_for_space(bytes).await;
+                let taken = log.wait_for_space(bytes).await;
                 drop(turn);
-                reply.await
+                let answer = reply.await;
+                drop(taken);
+                answer
             });
         }
         Some(call)

@@ -68,6 +68,13 @@ pub struct Sealed {
 pub enum SealError {
     /// The store failed.
     Store(StoreError),
+    /// One of its last WAL objects is damaged, of which only itself can say whether it landed.
+    Torn {
+        /// Its key.
+        key: String,
+        /// What is wrong.
+        error: EnvelopeError,
+    },
     /// An object that decides is damaged, or of a newer broker.
     Object {
         /// Its key.
@@ -81,6 +88,11 @@ impl fmt::Display for SealError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Store(error) => error.fmt(f),
+            Self::Torn { key, error } => write!(
+                f,
+                "object `{key}`: {error}; put a sound copy in its place, or move it away and lose \
+                 the records in it: \"A damaged last object\" in docs/operations.md"
+            ),
             Self::Object { key, error } => write!(f, "object `{key}`: {error}"),
         }
     }
@@ -113,6 +125,8 @@ struct Sealer<'a> {
     writer: WriterId,
     wal: NumberedLog,
     lost: Vec<String>,
+    /// A number that is closed.
+    marker: Option<u64>,
 }
 
 /// Seals `writer`, or finds that it is. Afterwards nothing that it still has in flight can land and
@@ -126,6 +140,7 @@ pub async fn seal(writer: WriterId, options: &SealOptions) -> Result<Sealed, Sea
         writer,
         wal: NumberedLog::new(options.store.clone(), wal_prefix(writer)),
         lost: Vec::new(),
+        marker: None,
     };
     if let Some(closed) = ckpt::find_closing(&options.store, writer).await? {
         return Ok(sealer.sealed(closed, None));

@@ -5,6 +5,7 @@ mod common;
 use std::{
     collections::BTreeSet,
     ops::Range,
+    os::unix::fs::MetadataExt,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -186,7 +187,7 @@ async fn torn_objects_stop_the_seal_or_count_as_never_written() {
         .expect("healthy");
     let error = seal(OLD, &options(&store)).await.expect_err("it is damage");
     assert!(
-        matches!(&error, SealError::Object { key: found, .. } if *found == key),
+        matches!(&error, SealError::Torn { key: found, .. } if *found == key),
         "{error}"
     );
     let torn = TornPolicy::NeverLanded;
@@ -394,6 +395,35 @@ async fn a_torn_object_of_a_directory_is_moved_to_lost_and_found() {
     let aside = std::fs::read_dir(dir.path().join("lost+found")).expect("it is there");
     assert_eq!(aside.count(), 1);
     assert!(!write(&store, 2, 2).await, "its number is closed");
+}
+
+/// They stay for ever: a disk that is small must not lose half a MiB to each broker that is killed.
+#[tokio::test]
+async fn the_markers_of_a_log_in_a_directory_are_one_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let runtime = runtime(1);
+    let directory = Directory::open(dir.path(), DirectoryOptions::default(), runtime.clone()).await;
+    let directory = Arc::new(directory.expect("writable"));
+    let store = Store::new(directory, runtime, StoreOptions::default());
+    for (number, decided) in [(0, 0), (1, 1), (2, 2), (4, 2)] {
+        assert!(write(&store, number, decided).await);
+    }
+    assert_eq!(sealed(&store).await.closed.last, Some(4));
+    let log = wal(&store);
+    let folder = dir.path().join(wal_prefix(OLD));
+    let mut shards = std::fs::read_dir(folder).expect("it is there");
+    let shard = shards.next().expect("one").expect("readable").path();
+    let mut files = BTreeSet::new();
+    for number in (3..4).chain(5..5 + WAL_SPAN) {
+        assert!(!write(&store, number, 3).await, "{number} is closed");
+        let bytes = log.read(number).await.expect("healthy").expect("a marker");
+        let (envelope, ..) = Envelope::decode_header(&bytes).expect("sound");
+        assert_eq!(envelope.kind, ObjectKind::ClosedMarker);
+        let file = std::fs::metadata(shard.join(format!("{number:020}")));
+        files.insert(file.expect("there").ino());
+    }
+    assert_eq!(files.len(), 1);
+    assert!(write(&store, 5 + WAL_SPAN, 3).await);
 }
 
 /// A store whose listings have no order: `shown` listings of the WAL end at number 5.

@@ -26,5 +26,5 @@ pub use limits::{Latency, LogLimits, PartitionConfig};
 pub use log::{Log, LogOptions};
 pub use partition::Partition;
 pub use stages::Stages;
-pub use wal::Gather;
 pub use wal::ticket::{CommitTicket, Committed};
+pub use wal::{Gather, SpaceTaken};

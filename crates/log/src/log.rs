@@ -22,7 +22,7 @@ use crate::{
     recover::{Recovered, RecoveredPartition},
     roll::{Leftovers, RollState},
     stages::Stages,
-    wal::{Gather, Wal},
+    wal::{Gather, SpaceTaken, Wal},
 };
 
 /// What a log needs to start. The writer's WAL object 0 must have been written before
@@ -251,9 +251,10 @@ impl Log {
     }
 
     /// Waits until there is space for a request of `bytes`, or the log takes nothing more. What
-    /// fits passes others. What makes room does not wait.
-    pub async fn wait_for_space(&self, bytes: u64) {
-        self.wal.wait_for_space(bytes).await;
+    /// fits passes others. What makes room does not wait. What it returns is to be held until the
+    /// request ends; none if the log takes nothing more.
+    pub async fn wait_for_space(&self, bytes: u64) -> Option<SpaceTaken> {
+        self.wal.wait_for_space(bytes).await
     }
 
     /// Free bytes that a round may fill; `None` where there is no floor.

@@ -7,6 +7,8 @@
 use std::time::Duration;
 
 use tidemill_cluster::Image;
+use tidemill_log::SpaceTaken;
+use tidemill_runtime::Elapsed;
 use tidemill_wire::{
     ErrorCode, Str,
     messages::offset_commit::{
@@ -54,12 +56,12 @@ pub(super) async fn handle(
         items,
         image: image.clone(),
     };
-    if !has_space(&context).await {
+    let Ok(_space) = space(&context).await else {
         return answer(&context, request, |_, _| {
             ErrorCode::COORDINATOR_NOT_AVAILABLE
         })
         .into();
-    }
+    };
     let committed = coordinator.commit(&request.group_id, commit).await;
     let overall = committed.err().unwrap_or(ErrorCode::NONE);
     let code = |topic: &OffsetCommitRequestTopic, part: &OffsetCommitRequestPartition| match check(
@@ -71,16 +73,16 @@ pub(super) async fn handle(
     answer(&context, request, code).into()
 }
 
-/// False if the disk has no space for a commit, nor has it soon: many small ones would take what is
-/// left for making room.
-async fn has_space(context: &Context) -> bool {
+/// The space for a commit, held until it is stored. Fails if the disk has none, nor has it soon: many
+/// small ones would take what is left for making room.
+async fn space(context: &Context) -> Result<Option<SpaceTaken>, Elapsed> {
     let log = context.broker.log();
     if !log.must_wait_for_space(COMMIT_BYTES) {
-        return true;
+        return Ok(None);
     }
     let waited = log.wait_for_space(COMMIT_BYTES);
     let clock = &context.broker.runtime().clock;
-    clock.timeout(COMMIT_PATIENCE, waited).await.is_ok()
+    clock.timeout(COMMIT_PATIENCE, waited).await
 }
 
 fn name_of(context: &Context, image: &Image, topic: &OffsetCommitRequestTopic) -> Option<Str> {

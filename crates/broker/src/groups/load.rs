@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use bytes::{Bytes, BytesMut};
@@ -11,6 +12,7 @@ use tidemill_log::{
     partition::Partition,
     read::{Isolation, ReadRequest},
 };
+use tidemill_runtime::Instant;
 use tidemill_wire::{
     Str,
     batch::{BatchIter, MAX_INFLATED_BYTES, Records},
@@ -29,8 +31,35 @@ use super::{
 
 /// Bytes of one read.
 const READ_BYTES: usize = 4 << 20;
-/// Between two tries when the partition cannot be read.
-const RETRY: std::time::Duration = std::time::Duration::from_millis(500);
+/// Between the first two tries when the partition cannot be read; then twice as long each time ...
+const RETRY: Duration = Duration::from_millis(500);
+/// ... up to this: what is damaged stays so, and each try reads all that is before it.
+const RETRY_MAX: Duration = Duration::from_secs(8);
+/// Between two lines that say so, while the reason is the same.
+const SAY_AGAIN: Duration = Duration::from_secs(600);
+
+/// Tries that have failed.
+struct Failing {
+    pause: Duration,
+    /// What was said last, and when.
+    said: Option<(Instant, String)>,
+}
+
+impl Failing {
+    /// Notes that a try has failed. Returns the pause before the next, and whether to say so.
+    fn note(&mut self, now: Instant, error: &str) -> (Duration, bool) {
+        let pause = self.pause;
+        self.pause = (2 * pause).min(RETRY_MAX);
+        let is_known = |(at, what): &(Instant, String)| {
+            what == error && now.saturating_duration_since(*at) < SAY_AGAIN
+        };
+        let is_news = !self.said.as_ref().is_some_and(is_known);
+        if is_news {
+            self.said = Some((now, error.to_owned()));
+        }
+        (pause, is_news)
+    }
+}
 
 /// What was read so far.
 #[derive(Default)]
@@ -49,6 +78,11 @@ pub(crate) async fn load(
     // All that is read was committed to topics of this image, or to topics that are gone: a name
     // that comes later is another topic.
     let before = cluster.image();
+    let clock = &shard.runtime.clock;
+    let mut failing = Failing {
+        pause: RETRY,
+        said: None,
+    };
     loop {
         match read_all(&shard, &partition).await {
             Ok(loaded) => {
@@ -57,6 +91,9 @@ pub(crate) async fn load(
                     forget_deleted(&shard, &mut cell.lock(), &before, &cluster);
                 }
                 shard.phase.send_replace(Phase::Serving);
+                if failing.said.is_some() {
+                    tracing::info!(partition = %shard.partition, "groups are loaded");
+                }
                 return;
             }
             Err(error) if partition.is_stopped() => {
@@ -65,8 +102,13 @@ pub(crate) async fn load(
                 return;
             }
             Err(error) => {
-                tracing::error!(partition = %shard.partition, %error, "groups not loaded yet");
-                shard.runtime.clock.sleep(RETRY).await;
+                let (pause, is_news) = failing.note(clock.monotonic(), &error);
+                if is_news {
+                    tracing::error!(
+                        partition = %shard.partition, %error, "groups not loaded yet, trying on"
+                    );
+                }
+                clock.sleep(pause).await;
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The closed marker: a WAL number that its writer can never use.
 //!
 //! Scope: one number of one writer's WAL. Mutability: none; never deleted. Layout: an envelope with
-//! an empty directory.
+//! an empty directory: nothing in it says which number, so that all of a log may be one file.
 
 use bytes::Bytes;
 use tidemill_store::{Envelope, ObjectKind, PutId};

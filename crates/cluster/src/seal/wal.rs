@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tidemill_log::{ckpt, format::wal::WalDirectory, types::WAL_SPAN};
-use tidemill_store::{CreateOutcome, Envelope, ObjectKind, Payload, envelope::EnvelopeError};
+use tidemill_store::{
+    CreateOutcome, Envelope, ObjectKind, Payload, PutAnswer, envelope::EnvelopeError,
+};
 
 use tidemill_wire::batch::crc::crc32c;
 
@@ -141,7 +143,7 @@ impl Sealer<'_> {
     async fn lose(&mut self, number: u64, error: EnvelopeError) -> Result<(), SealError> {
         let key = self.wal.key(number);
         if self.options.torn == TornPolicy::Corruption {
-            return Err(Self::object(key, error));
+            return Err(SealError::Torn { key, error });
         }
         let store = &self.options.store;
         if !store.set_aside(&key).await? {
@@ -163,11 +165,14 @@ impl Sealer<'_> {
         closed: &mut BTreeSet<u64>,
     ) -> Result<(), SealError> {
         loop {
-            let open: Vec<u64> = (landed.floor..landed.end())
+            let mut open: Vec<u64> = (landed.floor..landed.end())
                 .filter(|n| !landed.above_floor.contains(n) && !closed.contains(n))
                 .collect();
             if open.is_empty() {
                 return Ok(());
+            }
+            if self.marker.is_none() && self.links() {
+                open.truncate(1);
             }
             let this = &*self;
             let found: Vec<_> = stream::iter(open)
@@ -182,6 +187,7 @@ impl Sealer<'_> {
                     Found::Real { decided_below } => landed.add(number, decided_below),
                     Found::Marker => {
                         closed.insert(number);
+                        self.marker.get_or_insert(number);
                     }
                     // Looked at again in the next round.
                     Found::Nothing => {}
@@ -191,8 +197,22 @@ impl Sealer<'_> {
         }
     }
 
+    /// True where all markers of a log may be one file under many names: they stay for ever, and a
+    /// file takes a block of the disk however short it is.
+    fn links(&self) -> bool {
+        self.options.store.is_local()
+    }
+
     /// Tries to create a marker; says what stands there afterwards.
     async fn close(&self, number: u64) -> Result<Found, SealError> {
+        if let Some(marker) = self.marker.filter(|_| self.links()) {
+            let (from, to) = (self.wal.key(marker), self.wal.key(number));
+            let linked = self.options.store.backend().copy_if_absent(&from, &to);
+            // Whatever else came of it: a create finds out what stands there.
+            if let Ok(PutAnswer::Created) = linked.await {
+                return Ok(Found::Marker);
+            }
+        }
         let put_id = self.put_id();
         let body = marker::encode(put_id, self.options.cluster_id, self.writer);
         let created = self

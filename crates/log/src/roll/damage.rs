@@ -80,6 +80,11 @@ impl Roller {
         })
     }
 
+    /// True if the partition was left out, with what a sealed writer left of it.
+    pub(super) fn is_held_back(&self, partition: &Partition) -> bool {
+        self.left_out.contains_key(&partition.id()) && self.is_inherited(partition)
+    }
+
     /// True if batches of the partition lie in a sealed writer's WAL alone. Outside of a round that
     /// is only so while it is left out: no checkpoint of this writer may speak for it then, and
     /// nothing of the sealed writers may go.

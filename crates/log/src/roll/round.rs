@@ -90,7 +90,8 @@ impl Roller {
             ..RoundReport::default()
         };
         let nothing_changed = changes.is_empty() && dropped.is_empty();
-        let owes_garbage = !plan.moves && self.has_unsaid_garbage();
+        // Also what this round has written for a partition that it then left out.
+        let owes_garbage = self.has_unsaid_garbage() || !self.unpublished.is_empty();
         let owes = self.owes_checkpoint() || self.owes_trim(cut) || owes_garbage;
         if nothing_changed && !owes {
             return Ok(report);
@@ -257,27 +258,15 @@ impl Roller {
 
     async fn roll_large(&mut self, out: &mut Output, share: Share) -> Result<(), RollError> {
         let id = share.partition.id();
+        // What a sealed writer left goes as a whole or not at all. Once it was found damaged, all of
+        // it is read before any is written: each try would leave a copy of what is sound.
+        if self.is_held_back(&share.partition) && !self.is_sound(&share).await? {
+            return Ok(());
+        }
         let mut start = start_of(&share.partition);
-        let mut rest = share.batches.as_slice();
-        while !rest.is_empty() {
-            let mut len = 0;
-            let fits = |batch: &&TailBatch| {
-                let before = len;
-                len += u64::from(batch.size_bytes);
-                before == 0 || len <= self.options.segment_bytes_max
-            };
-            let count = rest.iter().take_while(fits).count();
-            let (part, later) = rest.split_at(count.max(1).min(rest.len()));
-            rest = later;
-            let bytes = match self.log.reader().batch_bytes(part, Caching::Pass).await {
-                Ok(bytes) => bytes,
-                Err(error) if is_damage(&error) => {
-                    let first = part.first();
-                    let first = first.map_or(Offset(0), |batch| batch.base_offset);
-                    self.leave_out(&share, first, &error);
-                    return Ok(());
-                }
-                Err(error) => return Err(error.into()),
+        for part in pieces(&share.batches, self.options.segment_bytes_max) {
+            let Some(bytes) = self.read_piece(&share, part).await? else {
+                return Ok(());
             };
             let pairs = part.iter().cloned().zip(bytes).collect();
             if let Some(run) = run_of(id, start, pairs) {
@@ -288,6 +277,50 @@ impl Roller {
         self.take_in(id);
         Ok(())
     }
+
+    /// True if all of the share can be read; if not, its partition is left out.
+    async fn is_sound(&mut self, share: &Share) -> Result<bool, RollError> {
+        for part in pieces(&share.batches, self.options.segment_bytes_max) {
+            if self.read_piece(share, part).await?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads a piece of a share. `None` if it is damaged: its partition is left out from there on.
+    async fn read_piece(
+        &mut self,
+        share: &Share,
+        part: &[TailBatch],
+    ) -> Result<Option<Vec<BatchBytes>>, RollError> {
+        match self.log.reader().batch_bytes(part, Caching::Pass).await {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if is_damage(&error) => {
+                let first = part.first();
+                let first = first.map_or(Offset(0), |batch| batch.base_offset);
+                self.leave_out(share, first, &error);
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Batches in pieces of up to `bytes_max`, or of one batch.
+fn pieces(batches: &[TailBatch], bytes_max: u64) -> impl Iterator<Item = &[TailBatch]> {
+    let mut rest = batches;
+    std::iter::from_fn(move || {
+        let mut len = 0;
+        let fits = |batch: &&TailBatch| {
+            len += u64::from(batch.size_bytes);
+            len <= bytes_max
+        };
+        let count = rest.iter().take_while(fits).count().max(1);
+        let (part, later) = rest.split_at_checked(count)?;
+        rest = later;
+        Some(part)
+    })
 }
 
 /// Where the partition's next extent begins: extents follow each other without holes.

@@ -216,6 +216,7 @@ impl Roller {
             schedule.scan = now + SCAN_INTERVAL;
             due |= self.is_round_due() || self.may_make_room();
             self.report(now);
+            self.log.wal().look_if_space_was_low().await;
         }
         if now >= schedule.log_starts {
             schedule.log_starts = now + LOG_START_INTERVAL;

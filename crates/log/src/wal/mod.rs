@@ -29,8 +29,11 @@ use tidemill_store::NumberedLog;
 use tidemill_wire::ids::{PartitionId, WriterId};
 use tokio::sync::{Notify, watch};
 
-pub use self::object::{StartError, start};
 use self::{engine::Engine, fresh::Freshness, queue::Queue};
+pub use self::{
+    object::{StartError, start},
+    space::SpaceTaken,
+};
 use crate::{
     error::{AppendFailed, DrainError, Superseded},
     keys,

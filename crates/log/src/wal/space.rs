@@ -6,7 +6,11 @@
 //! twice.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -22,6 +26,12 @@ const FLOOR_SHARE_MAX: u64 = 8;
 /// With less than so many floors left, every PUT is followed by a look.
 const TIGHT_FLOORS: u64 = 4;
 
+/// Space is said to be there again once so large a part of the floor is free above it ...
+const RECOVERED_SHARE: u64 = 4;
+/// ... and it was not low for so long. Rounds and trims near the floor cross it several times a
+/// minute.
+const RECOVERED_AFTER: Duration = Duration::from_secs(60);
+
 /// What is known of the space left.
 #[derive(Debug)]
 pub(super) struct SpaceGate {
@@ -31,6 +41,9 @@ pub(super) struct SpaceGate {
     floor: AtomicU64,
     /// Bytes put since.
     put: AtomicU64,
+    /// Bytes of requests that were let in since.
+    taken_bytes: AtomicU64,
+    taken: Mutex<Taken>,
     look: Mutex<Look>,
     /// What each request that waits for space will write.
     waiting: Mutex<Vec<u64>>,
@@ -55,11 +68,54 @@ impl Drop for Waiting<'_> {
     }
 }
 
+/// What requests have taken, by the number of looks begun before.
+#[derive(Debug, Default)]
+struct Taken {
+    looks: u64,
+    bytes: BTreeMap<u64, u64>,
+}
+
+/// The space that a request was given. What it has appended counts by itself, so this is to be
+/// dropped when the request ends, however it does.
+#[derive(Debug)]
+#[must_use = "dropped at once, the next request does not see it"]
+pub struct SpaceTaken {
+    wal: Arc<Wal>,
+    looks: u64,
+    bytes: u64,
+}
+
+impl Drop for SpaceTaken {
+    fn drop(&mut self) {
+        if self.wal.space.give_back(self.looks, self.bytes) {
+            self.wal.settled.notify_waiters();
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Look {
     at: Option<Instant>,
-    /// What was last said about it.
-    was_low: bool,
+    /// It was said that space is low, and not yet that it is not.
+    said_low: bool,
+    /// When it was last low.
+    low_at: Option<Instant>,
+}
+
+impl Look {
+    /// What is to be said, if anything: true that space is low, false that it is there again.
+    fn news(&mut self, now: Instant, is_low: bool, is_ample: bool) -> Option<bool> {
+        if is_low {
+            self.low_at = Some(now);
+            return (!std::mem::replace(&mut self.said_low, true)).then_some(true);
+        }
+        let is_over = |at| now.saturating_duration_since(at) >= RECOVERED_AFTER;
+        let is_back = self.said_low && is_ample && self.low_at.is_none_or(is_over);
+        if is_back {
+            self.said_low = false;
+        }
+        is_back.then_some(false)
+    }
 }
 
 /// Into the WAL, and by a round.
@@ -73,6 +129,8 @@ impl Default for SpaceGate {
             free: AtomicU64::new(u64::MAX),
             floor: AtomicU64::new(0),
             put: AtomicU64::new(0),
+            taken_bytes: AtomicU64::new(0),
+            taken: Mutex::default(),
             look: Mutex::default(),
             waiting: Mutex::default(),
         }
@@ -82,7 +140,39 @@ impl Default for SpaceGate {
 impl SpaceGate {
     fn left(&self) -> u64 {
         let put = self.put.load(Ordering::Acquire);
-        self.free.load(Ordering::Acquire).saturating_sub(put)
+        let taken = self.taken_bytes.load(Ordering::Acquire);
+        let free = self.free.load(Ordering::Acquire);
+        free.saturating_sub(put).saturating_sub(taken)
+    }
+
+    fn note_taken(&self, taken: &Taken) {
+        let bytes = taken.bytes.values().sum();
+        self.taken_bytes.store(bytes, Ordering::Release);
+    }
+
+    /// Gives back what was taken after so many looks; false if a look has done so.
+    fn give_back(&self, looks: u64, bytes: u64) -> bool {
+        let mut taken = self.taken.lock();
+        let Some(sum) = taken.bytes.get_mut(&looks) else {
+            return false;
+        };
+        *sum = sum.saturating_sub(bytes);
+        self.note_taken(&taken);
+        true
+    }
+
+    /// Begins a look; returns how many there were.
+    fn begin_look(&self) -> u64 {
+        let mut taken = self.taken.lock();
+        taken.looks += 1;
+        taken.looks - 1
+    }
+
+    /// Forgets what was taken before a look that has shown what is free.
+    fn end_look(&self, looks: u64) {
+        let mut taken = self.taken.lock();
+        taken.bytes.retain(|at, _| *at > looks);
+        self.note_taken(&taken);
     }
 
     fn floor(&self) -> u64 {
@@ -93,7 +183,8 @@ impl SpaceGate {
 impl Wal {
     /// True if what was taken needs all the space there is above the floor, as far as is known.
     pub(crate) fn is_space_low(&self) -> bool {
-        self.space.left() < self.space_needed(self.space.floor())
+        let floor = self.space.floor();
+        floor > 0 && self.space.left() < self.space_needed(floor)
     }
 
     /// The floor, with what has been taken and is still to be written: into the WAL, and by a
@@ -111,14 +202,20 @@ impl Wal {
     /// True if less is left than what was taken needs with the largest request that waits: a round
     /// may make room.
     pub(crate) fn is_space_wanted(&self) -> bool {
+        if self.space.floor() == 0 {
+            return false;
+        }
         let largest = self.space.waiting.lock().iter().copied().max();
         self.lacks_space_for(largest.unwrap_or(0))
     }
 
     fn lacks_space_for(&self, bytes: u64) -> bool {
         let floor = self.space.floor();
+        if floor == 0 {
+            return false;
+        }
         let needed = self.space_needed(floor).saturating_add(twice(bytes));
-        floor > 0 && self.space.left() < needed
+        self.space.left() < needed
     }
 
     /// Notes that an object has landed, and looks at the file system if there may be little left,
@@ -147,6 +244,7 @@ impl Wal {
             return;
         }
         self.space.look.lock().at = Some(self.runtime.clock.monotonic());
+        let looks = self.space.begin_look();
         let before = self.space.put.load(Ordering::Acquire);
         let space = match self.objects.store().space().await {
             Ok(Some(space)) => space,
@@ -169,20 +267,38 @@ impl Wal {
             .space
             .put
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, seen);
+        self.space.end_look(looks);
         let is_low = self.is_space_low();
-        let was_low = std::mem::replace(&mut self.space.look.lock().was_low, is_low);
-        if is_low != was_low {
-            let (free, unrolled) = (space.free, self.budget.unrolled());
-            tracing::warn!(
+        self.say(is_low, space.free, floor);
+        if !is_low {
+            self.settled.notify_waiters();
+        }
+    }
+
+    /// Logs that space is low, or there again.
+    fn say(&self, is_low: bool, free: u64, floor: u64) {
+        let ample = floor.saturating_add(floor / RECOVERED_SHARE);
+        let is_ample = self.space.left() >= self.space_needed(ample);
+        let now = self.runtime.clock.monotonic();
+        let news = self.space.look.lock().news(now, is_low, is_ample);
+        let unrolled = self.budget.unrolled();
+        match news {
+            Some(true) => tracing::warn!(
                 free,
                 floor,
                 unrolled,
-                is_low,
-                "free space crossed its floor"
-            );
+                "free space crossed its floor: producers wait"
+            ),
+            Some(false) => tracing::info!(free, floor, unrolled, "free space is above its floor"),
+            None => {}
         }
-        if !is_low {
-            self.settled.notify_waiters();
+    }
+
+    /// Looks again if it was said that space is low: nothing may be written any more.
+    pub(crate) async fn look_if_space_was_low(&self) {
+        let said_low = self.space.look.lock().said_low;
+        if said_low && self.is_look_due() {
+            self.look_at_space().await;
         }
     }
 
@@ -212,23 +328,34 @@ impl Wal {
 
     /// Waits until there is space for a request of `bytes`, or the log takes nothing more. What
     /// fits passes: one that would need more than there will ever be stands in nobody's way.
-    pub(crate) async fn wait_for_space(&self, bytes: u64) {
+    pub(crate) async fn wait_for_space(self: &Arc<Self>, bytes: u64) -> Option<SpaceTaken> {
         let _waiting = Waiting::new(&self.space, bytes);
-        while self.queue.lock().refuses().is_none() && !self.take_space(bytes) {
+        while self.queue.lock().refuses().is_none() {
+            let taken = self.take_space(bytes);
+            if taken.is_some() {
+                return taken;
+            }
             self.space_may_have_grown().await;
         }
+        None
     }
 
     /// Takes the space for a request as if it were written: the next one need not wait until it is
     /// appended to see it.
-    fn take_space(&self, bytes: u64) -> bool {
+    fn take_space(self: &Arc<Self>, bytes: u64) -> Option<SpaceTaken> {
         // Of two at once, the second sees what the first took.
-        let _alone = self.space.waiting.lock();
+        let mut taken = self.space.taken.lock();
         if self.lacks_space_for(bytes) {
-            return false;
+            return None;
         }
-        self.space.put.fetch_add(twice(bytes), Ordering::AcqRel);
-        true
+        let (looks, bytes) = (taken.looks, twice(bytes));
+        *taken.bytes.entry(looks).or_default() += bytes;
+        self.space.note_taken(&taken);
+        Some(SpaceTaken {
+            wal: self.clone(),
+            looks,
+            bytes,
+        })
     }
 
     /// Waits for a while, or until something has changed, and looks again.

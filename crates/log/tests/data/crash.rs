@@ -118,10 +118,21 @@ impl World {
 
     /// Seals dead writers, newest last, and takes their partitions over.
     pub async fn recover(&self, dead: &[WriterId]) -> Recovered {
+        // What lies below the newest that has published may be gone.
+        self.recover_through(dead, |chain| chain.newest.is_some())
+            .await
+    }
+
+    /// The same, down to the first of which `is_last` holds.
+    pub async fn recover_through(
+        &self,
+        dead: &[WriterId],
+        is_last: impl Fn(&ChainState) -> bool,
+    ) -> Recovered {
         let exists = |id: PartitionId| id.index < PARTITIONS;
         let mut chains: BTreeMap<WriterId, ChainState> = BTreeMap::new();
         let mut leftovers = Leftovers::default();
-        // What lies below the newest that has published may be gone.
+        let mut is_complete = false;
         for writer in dead.iter().rev() {
             let before = read_chain(&self.store, *writer).await.unwrap();
             if before.closing.is_none() {
@@ -137,9 +148,12 @@ impl World {
                     .unwrap();
             }
             let chain = read_chain(&self.store, *writer).await.unwrap();
-            let speaks = leftovers.add(*writer, &chain, exists);
+            if !is_complete {
+                is_complete = leftovers.add(*writer, &chain, exists);
+            }
+            let last = is_last(&chain);
             chains.insert(*writer, chain);
-            if speaks {
+            if last {
                 break;
             }
         }
@@ -156,6 +170,7 @@ impl World {
                 let recovered = partitions.get_mut(id).unwrap();
                 recovered.head = state.head.clone();
                 recovered.extents = state.extents.clone();
+                recovered.tail.clear();
             }
             let (_, closing) = chain.closing.unwrap();
             let wal = SealedWal {

@@ -308,6 +308,77 @@ fn what_is_left_out_is_there_after_a_restart_and_goes_with_its_records() {
     });
 }
 
+/// Data objects of a log's writer.
+async fn data_objects(world: &World, rig: &Rig) -> usize {
+    let prefix = format!("{}/", keys::data_prefix(rig.log.writer()));
+    world.store.list_all(&prefix).await.unwrap().len()
+}
+
+#[test]
+fn a_large_share_taken_over_with_a_damaged_end_leaves_no_objects_behind() {
+    simulate(10, |world| async move {
+        let mut limits = small_limits();
+        limits.tail_bytes_max = 0;
+        let mut rig = world
+            .open(WRITER, limits.clone(), Recovered::default())
+            .await;
+        (0..2).for_each(|index| rig.lead(index));
+        rig.append(0, &[START_MS], 200).await;
+        // Two segments, of which the second has one damaged batch.
+        for _ in 0..20 {
+            rig.append(1, &[START_MS], 40_000).await;
+        }
+        let key = flip_newest(&world, &rig).await;
+        rig.append(1, &[START_MS], 200).await;
+        let mut oracle = std::mem::take(&mut rig.oracle);
+        rig.log.close();
+        let mut writers = vec![WRITER];
+        for start in 1..4 {
+            let next = WriterId(WRITER.0 + start);
+            let recovered = world.recover_through(&writers, |_| false).await;
+            rig = world.open(next, limits.clone(), recovered).await;
+            rig.oracle = oracle;
+            for attempt in 0..3 {
+                rig.roller.round().await.unwrap();
+                assert_eq!(rig.log.left_out(), 1);
+                let end = rig.log.partition(partition(1)).unwrap();
+                assert_eq!(
+                    end.extents().end_offset(),
+                    Offset(0),
+                    "as a whole or not at all"
+                );
+                if attempt > 0 {
+                    let written = data_objects(&world, &rig).await;
+                    assert!(written <= 1, "start {start}, attempt {attempt}: {written}");
+                }
+                world.runtime.clock.sleep(Duration::from_secs(1)).await;
+                rig.roller.tidy().await;
+                rig.roller.clean_up().await.unwrap();
+                // What the first partition has.
+                let kept = usize::from(start == 1);
+                assert_eq!(data_objects(&world, &rig).await, kept, "{start}, {attempt}");
+                assert!(world.memory.get(&key).await.is_ok(), "kept for repair");
+                world.runtime.clock.sleep(Duration::from_secs(700)).await;
+            }
+            oracle = std::mem::take(&mut rig.oracle);
+            rig.log.close();
+            writers.push(next);
+        }
+        flip(&world, &key).await;
+        let next = WriterId(WRITER.0 + 4);
+        let recovered = world.recover_through(&writers, |_| false).await;
+        rig = world.open(next, limits, recovered).await;
+        rig.oracle = oracle;
+        rig.roller.round().await.unwrap();
+        world.runtime.clock.sleep(Duration::from_secs(1)).await;
+        rig.roller.tidy().await;
+        rig.roller.clean_up().await.unwrap();
+        assert_eq!(rig.log.left_out(), 0);
+        rig.check_all().await;
+        rig.check_stored(&world.store).await;
+    });
+}
+
 #[test]
 fn an_entry_in_several_objects_around_the_damage_is_replayed_whole() {
     simulate(9, |world| async move {

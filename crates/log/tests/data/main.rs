@@ -4,6 +4,7 @@
 mod counts;
 mod crash;
 mod damage;
+mod disk;
 mod faults;
 mod files;
 mod harness;

@@ -2,127 +2,20 @@
 //! room without anybody's help.
 
 use std::{
-    ops::Range,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use async_trait::async_trait;
-use bytes::Bytes;
 use tidemill_log::{
-    LogLimits,
     recover::Recovered,
     roll::{Roll, SoleLeader},
 };
-use tidemill_store::{
-    Backend, Memory, ObjectMeta, Payload, PutAnswer, Space, Store, StoreError, StoreErrorKind,
-    StoreOptions,
-};
 use tidemill_wire::ids::{Offset, WriterId};
 
-use crate::harness::{Rig, START_MS, WRITER, World, partition, simulate, small_limits};
-
-const MIB: u64 = 1 << 20;
-const DISK: u64 = 16 * MIB;
-/// What the floor comes to on such a disk.
-const FLOOR: u64 = DISK / 8;
-
-/// Memory of a limited size.
-#[derive(Debug)]
-struct Disk {
-    memory: Arc<Memory>,
-    total: u64,
-    /// What others have put there.
-    foreign: AtomicU64,
-    /// Writes that found no space.
-    refused: AtomicU64,
-    /// The least that was ever free.
-    least: AtomicU64,
-}
-
-impl Disk {
-    async fn free(&self) -> u64 {
-        let all = self.memory.list("", None, usize::MAX).await.unwrap();
-        let used: u64 = all.iter().map(|meta| meta.size).sum();
-        let foreign = self.foreign.load(Ordering::Relaxed);
-        self.total.saturating_sub(used + foreign)
-    }
-
-    fn refused(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
-    }
-}
-
-#[async_trait]
-impl Backend for Disk {
-    async fn put_if_absent(&self, key: &str, body: Payload) -> Result<PutAnswer, StoreError> {
-        let free = self.free().await;
-        if body.len() > free {
-            self.refused.fetch_add(1, Ordering::Relaxed);
-            let kind = StoreErrorKind::Full;
-            return Err(StoreError::new(kind, "put", key, "no space left"));
-        }
-        self.least.fetch_min(free - body.len(), Ordering::Relaxed);
-        self.memory.put_if_absent(key, body).await
-    }
-    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
-        self.memory.get(key).await
-    }
-    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
-        self.memory.get_range(key, range).await
-    }
-    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        self.memory.head(key).await
-    }
-    async fn delete(&self, key: &str) -> Result<(), StoreError> {
-        self.memory.delete(key).await
-    }
-    async fn list(
-        &self,
-        prefix: &str,
-        start_after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ObjectMeta>, StoreError> {
-        self.memory.list(prefix, start_after, limit).await
-    }
-    async fn copy_if_absent(&self, from: &str, to: &str) -> Result<PutAnswer, StoreError> {
-        self.memory.copy_if_absent(from, to).await
-    }
-    async fn space(&self) -> Result<Option<Space>, StoreError> {
-        let (free, total) = (self.free().await, self.total);
-        Ok(Some(Space { free, total }))
-    }
-    fn is_local(&self) -> bool {
-        true
-    }
-    fn describe(&self) -> String {
-        "disk:".to_owned()
-    }
-}
-
-fn with_disk(world: &mut World, total: u64) -> Arc<Disk> {
-    let disk = Arc::new(Disk {
-        memory: world.memory.clone(),
-        total,
-        foreign: AtomicU64::new(0),
-        refused: AtomicU64::new(0),
-        least: AtomicU64::new(u64::MAX),
-    });
-    let options = StoreOptions::default();
-    world.store = Store::new(disk.clone(), world.runtime.clone(), options);
-    disk
-}
-
-/// Limits of a broker that would roll far later than such a disk is full.
-fn limits() -> LogLimits {
-    LogLimits {
-        free_bytes_min: 64 * MIB,
-        ..LogLimits::local()
-    }
-}
+use crate::{
+    disk::{DISK, FLOOR, MIB, limits, with_disk},
+    harness::{Rig, START_MS, WRITER, World, partition, simulate, small_limits},
+};
 
 /// Produces to partition `index` as long as producers may, `wait` included; returns how much.
 async fn fill(world: &World, rig: &mut Rig, index: i32, wait: Duration) -> u64 {
@@ -200,6 +93,42 @@ fn a_request_that_does_not_fit_stands_in_nobodys_way() {
         assert!(small.is_ok(), "what fits passes");
         huge.abort();
         rig.check_all().await;
+    });
+}
+
+/// Whatever became of it: it was refused, or its client has gone.
+#[test]
+fn what_a_request_took_is_there_again_when_it_ends() {
+    simulate(8, |mut world| async move {
+        let _disk = with_disk(&mut world, DISK);
+        let mut rig = world.open(WRITER, limits(), Recovered::default()).await;
+        rig.lead(0);
+        rig.append(0, &[START_MS], 30_000).await;
+        let (log, clock) = (&rig.log, &world.runtime.clock);
+        let taken = log.wait_for_space(4 * MIB).await;
+        assert!(taken.is_some());
+        assert!(log.must_wait_for_space(4 * MIB), "the next one sees it");
+        let next = log.wait_for_space(4 * MIB);
+        let ended = async {
+            clock.sleep(Duration::from_millis(10)).await;
+            drop(taken);
+        };
+        let both = async { futures_util::join!(next, ended).0 };
+        let next = clock.timeout(Duration::from_millis(20), both).await;
+        assert!(
+            next.is_ok_and(|taken| taken.is_some()),
+            "it goes on at once"
+        );
+        assert!(!log.must_wait_for_space(4 * MIB));
+        // A look has shown what is there: nothing is given back twice.
+        let taken = log.wait_for_space(3 * MIB).await;
+        clock.sleep(Duration::from_secs(2)).await;
+        let never = log.wait_for_space(2 * DISK);
+        assert!(clock.timeout(Duration::from_secs(2), never).await.is_err());
+        assert!(!log.must_wait_for_space(4 * MIB), "it was looked at");
+        drop(taken);
+        assert!(log.must_wait_for_space(7 * MIB), "no more than is free");
+        assert!(!log.must_wait_for_space(6 * MIB));
     });
 }
 
