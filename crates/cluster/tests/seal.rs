@@ -333,6 +333,43 @@ async fn a_sealer_that_dies_anywhere_is_followed_by_another() {
     }
 }
 
+/// The same where all markers but the first are links to it.
+#[tokio::test]
+async fn a_sealer_that_dies_among_its_links_is_followed_by_another() {
+    for requests in [0, 1, 2, 40, WAL_SPAN - 1, WAL_SPAN, WAL_SPAN + 1] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let runtime = runtime(requests);
+        let options_of_directory = DirectoryOptions::default();
+        let directory = Directory::open(dir.path(), options_of_directory, runtime.clone()).await;
+        let directory = Arc::new(directory.expect("writable"));
+        let backend = FaultyBackend::new(directory, runtime.clone(), 1, FaultPlan::none());
+        let store = store(&backend, &runtime);
+        for number in 0..7 {
+            assert!(write(&store, number, number.saturating_sub(3)).await);
+        }
+        // One marker is put, then come the links, then the closing checkpoint is put.
+        let puts = requests.min(1) + requests.saturating_sub(WAL_SPAN);
+        let links = requests.saturating_sub(1);
+        let rule = |operation, skipped| Rule::new(operation, "", Fault::Refused).skip(skipped);
+        let plan = FaultPlan::none().rule(rule(Operation::Put, puts));
+        backend.set_plan(plan.rule(rule(Operation::Copy, links)));
+        let first = SealOptions {
+            deadline: Some(Duration::from_millis(200)),
+            ..options(&store)
+        };
+        let died = seal(OLD, &first).await.is_err();
+        assert_eq!(died, requests < WAL_SPAN + 1, "{requests} requests");
+        backend.heal();
+        backend.set_plan(FaultPlan::none());
+        let outcome = sealed(&store).await;
+        assert_eq!(outcome.closed.last, Some(6));
+        assert_eq!(sealed(&store).await.closed, outcome.closed);
+        for number in 7..7 + WAL_SPAN {
+            assert!(!write(&store, number, 6).await, "{number} is closed");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_late_checkpoint_of_the_writer_is_closed_behind() {
     let (backend, store) = healthy();

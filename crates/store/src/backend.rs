@@ -164,6 +164,11 @@ pub trait Backend: Debug + Send + Sync + 'static {
         true
     }
 
+    /// True if a copy is one more name of the same file and takes no space of its own: a directory.
+    fn links(&self) -> bool {
+        false
+    }
+
     /// True if the store is a local directory or memory: requests cost no money and no round trip.
     fn is_local(&self) -> bool;
 

@@ -73,8 +73,8 @@ pub(super) async fn handle(
     answer(&context, request, code).into()
 }
 
-/// The space for a commit, held until it is stored. Fails if the disk has none, nor has it soon: many
-/// small ones would take what is left for making room.
+/// The space for a commit, held until it is stored. Fails if the disk has none, nor has it soon:
+/// many small ones would take what is left for making room.
 async fn space(context: &Context) -> Result<Option<SpaceTaken>, Elapsed> {
     let log = context.broker.log();
     if !log.must_wait_for_space(COMMIT_BYTES) {

@@ -200,7 +200,7 @@ impl Sealer<'_> {
     /// True where all markers of a log may be one file under many names: they stay for ever, and a
     /// file takes a block of the disk however short it is.
     fn links(&self) -> bool {
-        self.options.store.is_local()
+        self.options.store.backend().links()
     }
 
     /// Tries to create a marker; says what stands there afterwards.

@@ -258,8 +258,8 @@ impl Roller {
 
     async fn roll_large(&mut self, out: &mut Output, share: Share) -> Result<(), RollError> {
         let id = share.partition.id();
-        // What a sealed writer left goes as a whole or not at all. Once it was found damaged, all of
-        // it is read before any is written: each try would leave a copy of what is sound.
+        // What a sealed writer left goes as a whole or not at all. Once it was found damaged, all
+        // of it is read before any is written: each try would leave a copy of what is sound.
         if self.is_held_back(&share.partition) && !self.is_sound(&share).await? {
             return Ok(());
         }

@@ -548,6 +548,10 @@ impl Backend for FaultyBackend {
         self.0.below.is_local()
     }
 
+    fn links(&self) -> bool {
+        self.0.below.links()
+    }
+
     fn lists_at_once(&self) -> bool {
         self.0.below.lists_at_once()
     }

@@ -130,6 +130,10 @@ impl Backend for Directory {
         self.blocking("set aside", key, Inner::set_aside).await
     }
 
+    fn links(&self) -> bool {
+        true
+    }
+
     fn is_local(&self) -> bool {
         true
     }
