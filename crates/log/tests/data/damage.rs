@@ -1,6 +1,6 @@
 //! Damaged, missing and superfluous objects: what readers and fsck say.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use bytes::Bytes;
 use tidemill_log::{
@@ -18,7 +18,10 @@ use tidemill_store::{
 };
 use tidemill_wire::ids::{Offset, WriterId};
 
-use crate::harness::{Rig, START_MS, WRITER, World, batch, partition, simulate, small_limits};
+use crate::{
+    disk::{DISK, MIB, with_disk},
+    harness::{Rig, START_MS, WRITER, World, batch, partition, simulate, small_limits},
+};
 
 async fn rolled(world: &World) -> Rig {
     // Nothing rolled stays in memory.
@@ -376,6 +379,40 @@ fn a_large_share_taken_over_with_a_damaged_end_leaves_no_objects_behind() {
         assert_eq!(rig.log.left_out(), 0);
         rig.check_all().await;
         rig.check_stored(&world.store).await;
+    });
+}
+
+/// Its first checkpoint said nothing of it, for want of space, and no other is due.
+#[test]
+fn a_large_share_found_damaged_late_leaves_no_objects_behind() {
+    simulate(11, |mut world| async move {
+        let disk = with_disk(&mut world, DISK);
+        let mut limits = small_limits();
+        limits.tail_bytes_max = 0;
+        limits.free_bytes_min = MIB;
+        let mut rig = world
+            .open(WRITER, limits.clone(), Recovered::default())
+            .await;
+        rig.lead(1);
+        for _ in 0..20 {
+            rig.append(1, &[START_MS], 40_000).await;
+        }
+        flip_newest(&world, &rig).await;
+        rig.append(1, &[START_MS], 200).await;
+        rig.log.close();
+        let free = disk.free().await;
+        disk.foreign.store(free - MIB, Ordering::Relaxed);
+        let recovered = world.recover(&[WRITER]).await;
+        let next = WriterId(WRITER.0 + 1);
+        rig = world.open(next, limits, recovered).await;
+        let said = rig.roller.round().await.unwrap();
+        assert!(said.published && rig.log.left_out() == 0, "nothing fits");
+        disk.foreign.store(0, Ordering::Relaxed);
+        rig.roller.round().await.unwrap();
+        assert_eq!(rig.log.left_out(), 1);
+        world.runtime.clock.sleep(Duration::from_secs(1)).await;
+        rig.roller.tidy().await;
+        assert_eq!(data_objects(&world, &rig).await, 0);
     });
 }
 
