@@ -7,6 +7,10 @@ use std::{
 
 use tidemill_runtime::Runtime;
 
+/// As the broker's: one that maps anew for every message of megabytes would be measured with it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let result = builder.enable_all().build().map(|tokio| {

@@ -9,8 +9,8 @@ use tidemill_runtime::Tasks;
 use tidemill_wire::{
     ErrorCode,
     batch::{
-        BatchError, BatchHeader, Compression, RecompressError, ValidBatch, ValidateOptions,
-        validate,
+        BatchError, BatchHeader, Compression, Hashed, RecompressError, ValidBatch, ValidateOptions,
+        validate_hashed,
     },
     messages::produce::BatchIndexAndErrorMessage,
 };
@@ -105,20 +105,21 @@ impl Validation {
     pub async fn check(
         &self,
         bytes: Bytes,
+        hashed: &Hashed,
         config: &Arc<TopicConfig>,
         options: ValidateOptions,
         budget: &mut Budget,
     ) -> Result<ValidBatch, Refused> {
         if !is_recompressed(&bytes, config)
-            && let Some(checked) = budget.check(&bytes, &options)
+            && let Some(checked) = budget.check(&bytes, hashed, &options)
         {
             return Ok(checked?);
         }
         // Never closed; without a permit there would merely be more at once.
         let _permit = self.heavy.acquire().await;
-        let config = Arc::clone(config);
+        let (config, hashed) = (Arc::clone(config), hashed.clone());
         let work = move || -> Result<ValidBatch, Refused> {
-            Ok(config.stored(validate(bytes, &options)?)?)
+            Ok(config.stored(validate_hashed(bytes, &hashed, &options)?)?)
         };
         match self.tasks.blocking("validate batch", work).await {
             Ok(checked) => checked,
@@ -132,6 +133,7 @@ impl Budget {
     fn check(
         &mut self,
         bytes: &Bytes,
+        hashed: &Hashed,
         options: &ValidateOptions,
     ) -> Option<Result<ValidBatch, BatchError>> {
         let work = work_known(bytes);
@@ -144,7 +146,7 @@ impl Budget {
             max_inflated_bytes: inflated,
             ..*options
         };
-        let checked = validate(bytes.clone(), &bounded);
+        let checked = validate_hashed(bytes.clone(), hashed, &bounded);
         let used = match &checked {
             // Begun in vain; what was inflated so far is thrown away.
             Err(BatchError::InflatedTooLarge { max }) if *max < options.max_inflated_bytes => {

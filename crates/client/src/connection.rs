@@ -19,6 +19,10 @@ use tokio::{
 
 use crate::error::ClientError;
 
+/// What may be on its way, in bytes: Kafka's default (`send.buffer.bytes`). With more, a request of
+/// megabytes is in the kernel's memory as a whole before the broker has read any of it.
+const SEND_BUFFER_BYTES: usize = 128 << 10;
+
 /// How to connect.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -116,6 +120,8 @@ impl Connection {
             Err(_) => return Err(failed(std::io::ErrorKind::TimedOut.into())),
         };
         stream.set_nodelay(true).map_err(failed)?;
+        rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER_BYTES)
+            .map_err(|error| failed(error.into()))?;
         let (read_half, half) = stream.into_split();
         let waiting = Arc::new(Mutex::new(Waiting::default()));
         let reader = FrameReader::new(read_half, options.frame_bytes_max);

@@ -39,7 +39,8 @@ use futures_util::future::BoxFuture;
 use tidemill_log::{Superseded, read::Isolation};
 use tidemill_runtime::Instant;
 use tidemill_wire::{
-    ApiKey, DecodeError, Decoder, ErrorCode, Message, Request, Str, frame, frame::RequestHeader,
+    ApiKey, DecodeError, Decoder, ErrorCode, Message, Request, Str, batch::Hashed, frame,
+    frame::RequestHeader,
 };
 
 use crate::{
@@ -67,6 +68,8 @@ pub(crate) struct Context {
     pub client_id: Option<Str>,
     /// When the request had come whole.
     pub received: Instant,
+    /// Checksums of a large Produce request's bytes.
+    pub hashed: Hashed,
 }
 
 impl Context {
@@ -204,6 +207,7 @@ fn is_served(key: ApiKey, version: i16) -> bool {
 pub(crate) fn call(broker: &Arc<Broker>, peer: &Arc<Peer>, frame: Frame) -> Option<Call> {
     let Frame {
         bytes,
+        hashed,
         began,
         share,
     } = frame;
@@ -232,6 +236,7 @@ pub(crate) fn call(broker: &Arc<Broker>, peer: &Arc<Peer>, frame: Frame) -> Opti
         correlation_id: header.correlation_id,
         client_id: header.client_id,
         received: broker.runtime().clock.monotonic(),
+        hashed,
     };
     if key == ApiKey::Produce {
         let took = context.received.saturating_duration_since(began);

@@ -238,7 +238,9 @@ async fn validate(
     };
     let bytes = data.records.unwrap_or_default().to_bytes();
     let validation = context.broker.validation();
-    let batch = validation.check(bytes, config, options, budget).await?;
+    let batch = validation
+        .check(bytes, &context.hashed, config, options, budget)
+        .await?;
     if batch.header.attributes.is_transactional() {
         return Err(no_transactions().into());
     }

@@ -16,7 +16,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use tidemill_runtime::{Clock, Instant};
-use tidemill_wire::Slice;
+use tidemill_wire::{Slice, batch::Hashed};
 
 pub use connection::{Phase, serve_connection};
 pub(crate) use listener::next_connection;
@@ -104,6 +104,8 @@ impl NetShared {
 pub struct Frame {
     /// Header and body.
     pub bytes: Bytes,
+    /// Checksums of the bytes of a large Produce request.
+    pub hashed: Hashed,
     /// When its first bytes were read.
     pub began: Instant,
     /// Its share of the memory for large requests, to be kept until it is answered.

@@ -4,6 +4,7 @@ use std::{fmt, future::Future, pin::Pin, time::Duration};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tidemill_runtime::Instant;
+use tidemill_wire::{ApiKey, batch::Hasher};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::{Frame, NetShared, Share};
@@ -22,6 +23,12 @@ const GROWS_FAST_BELOW: usize = 4 << 20;
 /// A frame longer than this takes its share of the memory for large requests as it comes. Shorter
 /// ones (heartbeats, fetches, commits) never wait for it.
 const LARGE_FRAME: usize = 64 << 10;
+
+/// Produce requests from here on are hashed while they are read: most of one is one batch, which is
+/// needed in pieces anyway, and the processor has nothing else to do until more of it has come.
+const HASHED_FROM: usize = 1 << 20;
+/// The first bytes of a Produce request.
+const PRODUCE: [u8; 2] = ApiKey::Produce.code().to_be_bytes();
 
 /// Bytes a second that a large frame must bring while others wait for its memory.
 const LEAST_RATE: u64 = 1 << 20;
@@ -95,6 +102,8 @@ pub struct FrameReader {
     ahead: BytesMut,
     /// Bytes of the frame being read, behind its prefix.
     want: Option<usize>,
+    /// Checksums of what has come of a frame that is hashed.
+    hasher: Hasher,
     /// Memory for what is allocated of a large frame.
     share: Option<Share>,
     acquiring: Option<Acquire>,
@@ -114,6 +123,7 @@ impl FrameReader {
             buf: BytesMut::new(),
             ahead: BytesMut::new(),
             want: None,
+            hasher: Hasher::default(),
             share: None,
             acquiring: None,
             last_read: now,
@@ -278,7 +288,11 @@ impl FrameReader {
         let have = self.buf.len();
         // Not a byte beyond the frame: it is handed on as it lies, without a copy.
         let left = (want - have).min(BYTES_PER_READ);
-        from.read_buf(&mut (&mut self.buf).limit(left)).await
+        let read = from.read_buf(&mut (&mut self.buf).limit(left)).await?;
+        if want >= HASHED_FROM && self.buf.starts_with(&PRODUCE) {
+            self.hasher.update(&self.buf);
+        }
+        Ok(read)
     }
 
     /// Cuts the frame off the buffer.
@@ -297,6 +311,7 @@ impl FrameReader {
         let began = self.began.take().unwrap_or(self.last_read);
         self.began = (!self.buf.is_empty()).then_some(self.last_read);
         Frame {
+            hashed: self.hasher.take(&bytes),
             bytes,
             began,
             share: self.share.take(),

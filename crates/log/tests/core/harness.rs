@@ -12,7 +12,9 @@ use tidemill_store::{
     testing::{FaultPlan, FaultyBackend},
 };
 use tidemill_wire::{
-    batch::{BatchBuilder, BatchHeader, Compression, HEADER_BYTES, NewRecord, Pieces, ValidBatch},
+    batch::{
+        BatchBuilder, BatchHeader, Compression, HEADER_BYTES, Hashed, NewRecord, Pieces, ValidBatch,
+    },
     ids::{LeaderEpoch, PartitionId, ProducerEpoch, ProducerId, TopicId, WriterId},
 };
 
@@ -106,7 +108,7 @@ pub fn lead(log: &Log, index: i32) -> Arc<Partition> {
 fn valid(builder: &BatchBuilder) -> ValidBatch {
     let bytes = builder.build().expect("the batch is not empty");
     let header = BatchHeader::parse(&bytes).expect("the builder makes batches");
-    let (pieces, _) = Pieces::of(&bytes[HEADER_BYTES..]);
+    let (pieces, _) = Pieces::of(&bytes[HEADER_BYTES..], &Hashed::default());
     ValidBatch {
         header,
         max_timestamp: header.max_timestamp,

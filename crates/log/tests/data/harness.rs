@@ -19,7 +19,7 @@ use tidemill_store::{
 };
 use tidemill_wire::{
     batch::{
-        BatchBuilder, BatchHeader, BatchIter, Compression, HEADER_BYTES, NewRecord, Pieces,
+        BatchBuilder, BatchHeader, BatchIter, Compression, HEADER_BYTES, Hashed, NewRecord, Pieces,
         ValidBatch,
     },
     ids::{LeaderEpoch, Offset, PartitionId, TopicId, WriterId},
@@ -140,7 +140,7 @@ pub fn batch(times: &[i64], len: usize, fill: u8) -> ValidBatch {
     }
     let bytes = builder.build().unwrap();
     let header = BatchHeader::parse(&bytes).unwrap();
-    let (pieces, _) = Pieces::of(&bytes[HEADER_BYTES..]);
+    let (pieces, _) = Pieces::of(&bytes[HEADER_BYTES..], &Hashed::default());
     ValidBatch {
         header,
         max_timestamp: header.max_timestamp,

@@ -29,11 +29,11 @@ pub use header::{
     TimestampType, verify_crc,
 };
 pub use inflate::{InflateError, inflate};
-pub use pieces::{PIECE_BYTES, PIECES_FROM, Pieces};
+pub use pieces::{Hashed, Hasher, PIECE_BYTES, PIECES_FROM, Pieces};
 pub use recompress::{RecompressError, RecompressOptions, recompress};
 pub use records::{Record, RecordHeader, Records, RecordsError};
 pub use search::{TimestampHit, first_at_or_after, max_timestamp_record};
-pub use validate::{ValidBatch, ValidateOptions, validate};
+pub use validate::{ValidBatch, ValidateOptions, validate, validate_hashed};
 
 /// Kafka's "no timestamp".
 pub const NO_TIMESTAMP: i64 = -1;

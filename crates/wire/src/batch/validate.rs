@@ -8,7 +8,7 @@ use super::header::{
     Attributes, BatchHeader, CRC_START, Compression, HEADER_BYTES, HeaderError, TimestampType,
 };
 use super::inflate::{InflateError, Inflater, Source};
-use super::pieces::Pieces;
+use super::pieces::{Hashed, Pieces};
 use super::walk::{RecordMeta, walk_record};
 use super::{MAX_INFLATED_BYTES, NO_TIMESTAMP};
 use crate::ids::{LeaderEpoch, Offset};
@@ -99,6 +99,18 @@ impl ValidBatch {
 /// See [`BatchError`]; [`BatchError::kafka_code`] is what to answer. Layout errors come before a
 /// record's time or missing key.
 pub fn validate(bytes: Bytes, options: &ValidateOptions) -> Result<ValidBatch, BatchError> {
+    validate_hashed(bytes, &Hashed::default(), options)
+}
+
+/// The same for a batch that lies in a buffer of which parts have been hashed.
+///
+/// # Errors
+/// As [`validate`].
+pub fn validate_hashed(
+    bytes: Bytes,
+    hashed: &Hashed,
+    options: &ValidateOptions,
+) -> Result<ValidBatch, BatchError> {
     let header = only_batch(&bytes)?;
     if header.base_offset.0 != 0 {
         return Err(BatchError::BaseOffset(header.base_offset.0));
@@ -110,7 +122,7 @@ pub fn validate(bytes: Bytes, options: &ValidateOptions) -> Result<ValidBatch, B
             max: options.max_message_bytes,
         });
     }
-    let (pieces, computed) = hash(&bytes);
+    let (pieces, computed) = hash(&bytes, hashed);
     if computed != header.crc {
         return Err(BatchError::Crc {
             stored: header.crc,
@@ -135,9 +147,9 @@ pub fn validate(bytes: Bytes, options: &ValidateOptions) -> Result<ValidBatch, B
 }
 
 /// The checksums of a batch: of its records in pieces, and of all that its own covers.
-fn hash(bytes: &[u8]) -> (Pieces, u32) {
+fn hash(bytes: &[u8], hashed: &Hashed) -> (Pieces, u32) {
     let records = &bytes[HEADER_BYTES..];
-    let (pieces, crc) = Pieces::of(records);
+    let (pieces, crc) = Pieces::of(records, hashed);
     let head = crc::crc32c(&bytes[CRC_START..HEADER_BYTES]);
     (pieces, crc::combine(head, crc, records.len() as u64))
 }
