@@ -66,8 +66,12 @@ go_programs() {
   stamped "$name" "$1"/go.mod "$1"/go.sum $(find "$1" -name '*.go' | sort) -- build "$1"
 }
 
-java_client() {
+# java_program FILE...: compiles each, of the folder this file is in, into $SCRATCH/java.
+java_program() {
   kafka_libs
-  compile() { javac -d "$SCRATCH/java" -cp "$JARS/*" "$ECO/matrix/java/Flow.java"; }
-  stamped java "$ECO/matrix/java/Flow.java" -- compile
+  compile() { javac -d "$SCRATCH/java" -cp "$JARS/*" "$1"; }
+  local file
+  for file in "$@"; do
+    stamped "java-$(basename "$file" .java)" "$ECO/$file" -- compile "$ECO/$file"
+  done
 }

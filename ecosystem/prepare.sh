@@ -1,6 +1,6 @@
 #!/bin/bash
-# Installs and builds everything that the matrix, the suites and the kill cycles need, and says how
-# long each took; `ecosystem/run prepare` calls it. What is there already is left alone.
+# Installs and builds everything that the matrix, the suites, the outage and the kill cycles need,
+# and says how long each took; `ecosystem/run prepare` calls it. What is there already is left alone.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # A test's name that is in no suite: the suite builds, and runs nothing.
 NOTHING='^none$' NOWHERE=127.0.0.1:1
@@ -14,7 +14,7 @@ step kafka kafka_libs
 step python python_venv
 step node node_modules matrix-node "$ECO/matrix/node"
 step go go_programs "$ECO/matrix/go"
-step java java_client
+step java java_program matrix/java/Flow.java outage/Outage.java
 step kill go_programs "$ECO/kill"
 step franz-go nothing franz-go
 step librdkafka nothing librdkafka

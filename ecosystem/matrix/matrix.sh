@@ -21,7 +21,7 @@ prepare() { # CLIENT: installs what it needs
     kafkajs | platformatic) node_modules matrix-node "$HERE/node"
       cp "$HERE"/node/*.mjs "$SCRATCH/matrix-node/" ;;
     franz-go | sarama* | kafka-go) go_programs "$HERE/go" ;;
-    java) java_client ;;
+    java) java_program matrix/java/Flow.java ;;
     kafka-tools) kafka_libs ;;
   esac
 }

@@ -244,6 +244,12 @@ impl Log {
         self.wal.is_below_limit()
     }
 
+    /// True while an eighth more is pending than the limit: nothing at all should be added.
+    #[must_use]
+    pub fn is_far_above_limit(&self) -> bool {
+        self.wal.is_far_above_limit()
+    }
+
     /// True if a request of `bytes` has to wait for space before it is taken.
     #[must_use]
     pub fn must_wait_for_space(&self, bytes: u64) -> bool {

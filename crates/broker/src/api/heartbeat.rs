@@ -2,6 +2,8 @@
 //!
 //! v1 throttle time; v3 static members; v4 flexible. Nothing is written for a heartbeat.
 
+use std::time::Duration;
+
 use tidemill_wire::{
     ErrorCode,
     messages::heartbeat::{HeartbeatRequest, HeartbeatResponse},
@@ -18,24 +20,26 @@ pub(super) async fn handle(
     }
     let coordinator = context.broker.coordinator();
     let instance_id = request.group_instance_id.as_deref();
-    let beat = || {
+    let beat = |waited| {
         coordinator.heartbeat(
             &request.group_id,
             &request.member_id,
             instance_id,
             request.generation_id,
+            waited,
         )
     };
     // Counted before the proof below: a store that does not answer must not cost a session.
-    let mut beaten = beat().await;
+    let mut beaten = beat(Duration::ZERO).await;
     let clock = &context.broker.runtime().clock;
     let before = clock.monotonic();
     if context.fresh_within().await.is_err() {
         return Outcome::Close;
     }
-    if clock.monotonic() > before {
+    let waited = clock.monotonic() - before;
+    if !waited.is_zero() {
         // And after it: the client could not beat again while it waited for this answer.
-        beaten = beat().await;
+        beaten = beat(waited).await;
     }
     answer(&context, beaten.err().unwrap_or(ErrorCode::NONE)).into()
 }

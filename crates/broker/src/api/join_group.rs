@@ -4,6 +4,8 @@
 //! v6 flexible; v7 protocol type; v8 reason (logged by nobody, so left out); v9 skip_assignment
 //! (KIP-814).
 
+use std::time::Duration;
+
 use tidemill_wire::{
     ErrorCode, Str,
     messages::join_group::{
@@ -57,7 +59,7 @@ pub(super) async fn handle(
     {
         // The member's session begins with the answer, however long the proof took.
         let (id, instance) = (&joined.member_id, instance_id.as_deref());
-        let beat = coordinator.heartbeat(&group, id, instance, joined.generation);
+        let beat = coordinator.heartbeat(&group, id, instance, joined.generation, Duration::ZERO);
         // If it is out already it will hear so from its first own beat.
         let _ = beat.await;
     }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use tidemill_cluster::Image;
 use tidemill_log::SpaceTaken;
-use tidemill_runtime::Elapsed;
 use tidemill_wire::{
     ErrorCode, Str,
     messages::offset_commit::{
@@ -22,7 +21,8 @@ use crate::groups::{Commit, record::OffsetValue};
 
 /// What a commit takes of a disk: a block, however short it is.
 const COMMIT_BYTES: u64 = 4 << 10;
-/// Kafka's `offsets.commit.timeout.ms`: answers behind this one wait for it, heartbeats' too.
+/// Kafka's `offsets.commit.timeout.ms`: answers behind this one wait for it, heartbeats' too. A
+/// member whose commit waited for a store that refuses would lose its group by it.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The first version that names topics by id.
@@ -56,14 +56,16 @@ pub(super) async fn handle(
         items,
         image: image.clone(),
     };
-    let Ok(_space) = space(&context).await else {
-        return answer(&context, request, |_, _| {
-            ErrorCode::COORDINATOR_NOT_AVAILABLE
-        })
-        .into();
+    let committed = async {
+        let _space = room(&context).await;
+        coordinator.commit(&request.group_id, commit).await
     };
-    let committed = coordinator.commit(&request.group_id, commit).await;
-    let overall = committed.err().unwrap_or(ErrorCode::NONE);
+    let clock = &context.broker.runtime().clock;
+    // What is given up may still be stored: the client commits again, and the later one counts.
+    let overall = match clock.timeout(COMMIT_PATIENCE, committed).await {
+        Ok(committed) => committed.err().unwrap_or(ErrorCode::NONE),
+        Err(_) => ErrorCode::COORDINATOR_NOT_AVAILABLE,
+    };
     let code = |topic: &OffsetCommitRequestTopic, part: &OffsetCommitRequestPartition| match check(
         &context, &image, topic, part,
     ) {
@@ -73,16 +75,18 @@ pub(super) async fn handle(
     answer(&context, request, code).into()
 }
 
-/// The space for a commit, held until it is stored. Fails if the disk has none, nor has it soon:
-/// many small ones would take what is left for making room.
-async fn space(context: &Context) -> Result<Option<SpaceTaken>, Elapsed> {
+/// The space for a commit, to be held until it is stored: many small ones would take what is left for
+/// making room. Those that were given up stay in memory, so they have a limit too, past that of
+/// producers.
+async fn room(context: &Context) -> Option<SpaceTaken> {
     let log = context.broker.log();
-    if !log.must_wait_for_space(COMMIT_BYTES) {
-        return Ok(None);
+    if log.is_far_above_limit() {
+        log.below_limit().await;
     }
-    let waited = log.wait_for_space(COMMIT_BYTES);
-    let clock = &context.broker.runtime().clock;
-    clock.timeout(COMMIT_PATIENCE, waited).await
+    if !log.must_wait_for_space(COMMIT_BYTES) {
+        return None;
+    }
+    log.wait_for_space(COMMIT_BYTES).await
 }
 
 fn name_of(context: &Context, image: &Image, topic: &OffsetCommitRequestTopic) -> Option<Str> {

@@ -234,21 +234,22 @@ impl Coordinator {
         answered.await.map_err(|_| ErrorCode::NOT_COORDINATOR)
     }
 
-    /// Heartbeat.
+    /// Heartbeat, or what it comes to after it has `waited` for its answer.
     pub async fn heartbeat(
         &self,
         group: &str,
         member_id: &str,
         instance_id: Option<&str>,
         generation: i32,
+        waited: Duration,
     ) -> Result<(), ErrorCode> {
         let shard = self.shard(group).await?;
         let cell = shard.group(group).ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
         let mut cell = cell.lock();
         let now_ms = shard.now_ms();
-        let beat = cell
-            .machine
-            .heartbeat(member_id, instance_id, generation, now_ms);
+        let waited_ms = i64::try_from(waited.as_millis()).unwrap_or(i64::MAX);
+        let machine = &mut cell.machine;
+        let beat = machine.heartbeat_after(member_id, instance_id, generation, waited_ms, now_ms);
         cell.settle(&shard, &self.limits);
         beat.map_err(|error| ErrorCode(error.code()))
     }

@@ -16,6 +16,10 @@ use super::{
 /// otherwise.
 const STALL_GRACE_MS: i64 = 6_000;
 
+/// Clients are told to beat at least so often in a session, so one that lives is heard within that
+/// part of it.
+const HEARTBEATS_IN_SESSION: i64 = 3;
+
 /// A SyncGroup request.
 #[derive(Clone, Debug)]
 pub struct Sync {
@@ -193,6 +197,31 @@ impl Group {
                 Ok(())
             }
         }
+    }
+
+    /// The same when it is answered after it waited for `waited_ms`. As a sign of life it counts
+    /// once more, since the member could not send another meanwhile; unless it waited for longer
+    /// than the session: by then clients that count for themselves have given the member up, and
+    /// come back as a new one that would wait for this.
+    ///
+    /// # Errors
+    /// As [`Group::heartbeat`].
+    pub fn heartbeat_after(
+        &mut self,
+        member_id: &str,
+        instance_id: Option<&str>,
+        generation: i32,
+        waited_ms: i64,
+        now_ms: i64,
+    ) -> Result<(), GroupError> {
+        let given_up = |member: &&Member| waited_ms >= member.session_timeout_ms.into();
+        let member = self.members.get(member_id).filter(given_up);
+        let expires_ms = member.map(|member| member.expires_ms);
+        let beat = self.heartbeat(member_id, instance_id, generation, now_ms);
+        if let (Some(member), Some(at_ms)) = (self.members.get_mut(member_id), expires_ms) {
+            member.expires_ms = at_ms;
+        }
+        beat
     }
 
     /// Whether a commit may be made (K48, I14). Counts as a sign of life.
@@ -373,7 +402,9 @@ impl Group {
     }
 
     /// The coordinator could not prove itself for `stalled_ms` up to now: that time does not count,
-    /// and whoever was held up gets a while to be heard again.
+    /// and whoever was held up gets a while to be heard again. A session that is shorter than that
+    /// has run out for clients that count for themselves, and they come back as new members: the
+    /// old ones get time for some heartbeats only, since the group waits for them.
     pub fn excuse(&mut self, stalled_ms: i64, now_ms: i64) {
         let grace_ms = stalled_ms.max(STALL_GRACE_MS);
         let later = |at_ms: &mut i64, longest_ms: i64| {
@@ -381,7 +412,13 @@ impl Group {
         };
         let rebalance_ms = self.rebalance_timeout_ms();
         for member in self.members.values_mut() {
-            later(&mut member.expires_ms, member.session_timeout_ms.into());
+            let session_ms = i64::from(member.session_timeout_ms);
+            if member.is_new || stalled_ms < session_ms {
+                later(&mut member.expires_ms, session_ms);
+                continue;
+            }
+            let heard_ms = STALL_GRACE_MS.max(session_ms / HEARTBEATS_IN_SESSION);
+            member.expires_ms = member.expires_ms.max(now_ms + heard_ms.min(session_ms));
         }
         for lapses_ms in self.pending.values_mut() {
             later(lapses_ms, grace_ms);

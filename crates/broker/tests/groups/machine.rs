@@ -353,3 +353,41 @@ fn a_stall_of_the_store_expires_nobody() {
         "but silence does, afterwards"
     );
 }
+
+/// Clients that count for themselves have given these members up, and their group waits for them.
+#[test]
+fn after_a_stall_longer_than_their_session_members_get_time_for_some_heartbeats() {
+    let mut sim = Sim::new();
+    let ids = sim.stable(2);
+    sim.now_ms += i64::from(SESSION_MS) + 1;
+    let waited_ms = i64::from(SESSION_MS);
+    let generation = sim.group.generation();
+    for id in &ids {
+        let late = sim
+            .group
+            .heartbeat_after(id, None, generation, waited_ms, sim.now_ms);
+        assert_eq!(late, Ok(()), "it is a member as yet");
+    }
+    sim.group.excuse(waited_ms, sim.now_ms);
+    sim.pass(5_999);
+    assert_eq!(sim.beat(&ids[0]), Ok(()));
+    sim.pass(1);
+    assert_eq!(sim.beat(&ids[0]), Err(GroupError::RebalanceInProgress));
+    assert_eq!(sim.beat(&ids[1]), Err(GroupError::UnknownMemberId));
+}
+
+/// The client is still there and could not send another while it waited.
+#[test]
+fn a_heartbeat_that_is_answered_late_counts_once_more() {
+    let mut sim = Sim::new();
+    let id = sim.stable(1).remove(0);
+    sim.now_ms += i64::from(SESSION_MS) - 1;
+    let generation = sim.group.generation();
+    let waited_ms = i64::from(SESSION_MS) - 1;
+    let late = sim
+        .group
+        .heartbeat_after(&id, None, generation, waited_ms, sim.now_ms);
+    assert_eq!(late, Ok(()));
+    sim.pass(i64::from(SESSION_MS) - 1);
+    assert_eq!(sim.beat(&id), Ok(()));
+}

@@ -10,6 +10,7 @@ mod internal;
 mod limits;
 mod machine;
 mod offsets;
+mod outage;
 mod rebalance;
 mod sim;
 mod statics;

@@ -246,6 +246,12 @@ impl Wal {
         self.pending_bytes() < self.limits.pending_bytes_max && !self.is_space_low()
     }
 
+    /// True while an eighth more is pending than producers may fill.
+    pub(crate) fn is_far_above_limit(&self) -> bool {
+        let limit = self.limits.pending_bytes_max;
+        self.pending_bytes() >= limit.saturating_add(limit / 8)
+    }
+
     pub(crate) async fn below_limit(&self) {
         loop {
             let settled = self.settled.notified();

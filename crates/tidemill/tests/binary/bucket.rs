@@ -1,6 +1,8 @@
 //! On a bucket: start errors, outages, and a second broker.
 
 use std::{
+    io::ErrorKind,
+    net::{TcpListener, TcpStream},
     process::Stdio,
     time::{Duration, Instant},
 };
@@ -8,7 +10,9 @@ use std::{
 use tidemill_store::testing::S3Action;
 use tidemill_store::testing::S3Rule;
 
-use crate::harness::{Bucket, SOON, Setup, eventually, records, run};
+use crate::harness::{
+    Broker, Bucket, SOON, Setup, eventually, free_address, http_get, records, run,
+};
 
 #[test]
 fn a_newcomer_takes_over_and_the_first_ends_with_code_3() {
@@ -137,6 +141,95 @@ fn a_store_that_comes_back_during_the_start_is_used() {
     bucket.server.clear_script();
     eventually("it starts", SOON, || broker.out().contains("metrics  "));
     assert_eq!(broker.stop(), Some(0));
+}
+
+/// A broker whose store does not let it start; where Kafka and the admin endpoint are to be.
+fn starts_later(setup: Setup) -> (Broker, String, String) {
+    let (kafka, admin) = (free_address(), free_address());
+    let mut setup = setup.set("tidemill.start.timeout.ms=60000");
+    setup.set.retain(|pair| !pair.contains("admin.listen"));
+    let mut setup = setup.set(&format!("tidemill.admin.listen={admin}"));
+    setup.listen.clone_from(&kafka);
+    (setup.spawn(), kafka, admin)
+}
+
+/// For 11 s: clients are refused at once, probes are told that it starts, a line every 5 s says why.
+fn it_waits(broker: &mut Broker, kafka: &str, admin: &str) {
+    let began = Instant::now();
+    eventually("the admin endpoint listens", SOON, || {
+        TcpStream::connect(admin).is_ok()
+    });
+    let mut looks = 0;
+    while began.elapsed() < Duration::from_secs(11) {
+        let refused = TcpStream::connect(kafka).map_err(|error| error.kind());
+        assert!(
+            matches!(refused, Err(ErrorKind::ConnectionRefused)),
+            "a client would wait for an answer: {refused:?}"
+        );
+        assert_eq!(
+            http_get(admin, "/health/ready"),
+            (503, "starting\n".to_owned())
+        );
+        assert_eq!(http_get(admin, "/health/live"), (200, "live\n".to_owned()));
+        let (status, metrics) = http_get(admin, "/metrics");
+        assert_eq!(status, 200);
+        assert!(metrics.contains("tidemill_ready 0"), "{metrics}");
+        looks += 1;
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    assert!(looks >= 5, "{looks} looks");
+    assert!(broker.status().is_none(), "it waits: {}", broker.err());
+    let said = broker.err();
+    let lines = said.lines().filter(|line| line.contains("waiting"));
+    assert!((1..=3).contains(&lines.count()), "a line every 5 s: {said}");
+}
+
+fn it_serves(mut broker: Broker, kafka: &str, admin: &str) {
+    eventually("it starts", SOON, || {
+        assert!(broker.status().is_none(), "{}", broker.err());
+        broker.out().contains("metrics  ")
+    });
+    broker.address = broker.said("connect to");
+    assert_eq!(broker.address, kafka);
+    assert_eq!(
+        http_get(admin, "/health/ready"),
+        (200, "ready\n".to_owned())
+    );
+    let some = records(20, "some");
+    broker.produce("tides", &some);
+    assert_eq!(broker.consume("tides"), some);
+    assert_eq!(broker.stop(), Some(0));
+}
+
+#[test]
+fn nobody_is_served_while_a_start_waits_for_a_store_that_refuses() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let bucket = Bucket::new();
+    bucket
+        .server
+        .script(S3Rule::all(S3Action::Status(503, "SlowDown")));
+    let (mut broker, kafka, admin) = starts_later(bucket.setup(dir.path()));
+    it_waits(&mut broker, &kafka, &admin);
+    bucket.server.clear_script();
+    it_serves(broker, &kafka, &admin);
+}
+
+#[test]
+fn nobody_is_served_while_a_start_waits_for_a_store_that_is_silent() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // Connections are taken by the system and never answered.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = silent.local_addr().expect("it is bound");
+    let mut setup = Bucket::new().setup(dir.path());
+    let endpoint = format!("http://{address}");
+    setup
+        .environment
+        .insert("AWS_ENDPOINT_URL".to_owned(), endpoint);
+    let (mut broker, kafka, admin) = starts_later(setup);
+    it_waits(&mut broker, &kafka, &admin);
+    drop(silent);
+    let _bucket = Bucket::at(Some(address));
+    it_serves(broker, &kafka, &admin);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
+    net::{SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex},
@@ -100,6 +100,8 @@ pub fn run(mut command: Command, input: &str) -> Ended {
 /// A broker to be started.
 pub struct Setup {
     dir: PathBuf,
+    /// `--listen`.
+    pub listen: String,
     /// Settings as `--set` takes them.
     pub set: Vec<String>,
     /// `--data`.
@@ -115,6 +117,7 @@ impl Setup {
     pub fn new(dir: &Path) -> Self {
         Self {
             dir: dir.to_owned(),
+            listen: "127.0.0.1:0".to_owned(),
             set: vec!["tidemill.admin.listen=127.0.0.1:0".to_owned()],
             data: None,
             environment: BTreeMap::new(),
@@ -128,7 +131,7 @@ impl Setup {
         self
     }
 
-    /// The command, on a free port.
+    /// The command.
     pub fn command(&self) -> Command {
         let mut command = match &self.namespace {
             None => Command::new(BINARY),
@@ -138,7 +141,7 @@ impl Setup {
                 command
             }
         };
-        command.args(["serve", "--listen", "127.0.0.1:0"]);
+        command.args(["serve", "--listen", &self.listen]);
         if let Some(data) = &self.data {
             command.args(["--data", data]);
         }
@@ -321,19 +324,30 @@ impl Broker {
             .trim_start_matches("http://")
             .trim_end_matches("/metrics")
             .to_owned();
-        let mut stream = TcpStream::connect(&host).expect("the admin endpoint answers");
-        let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
-        stream
-            .write_all(request.as_bytes())
-            .expect("a request can be sent");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer comes");
-        let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok());
-        let body = answer
-            .split_once("\r\n\r\n")
-            .map(|(_, body)| body.to_owned());
-        (status.expect("a status"), body.unwrap_or_default())
+        http_get(&host, path)
     }
+}
+
+/// Status and body of what `host` answers to a GET.
+pub fn http_get(host: &str, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(host).expect("the endpoint answers");
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+    stream
+        .write_all(request.as_bytes())
+        .expect("a request can be sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer comes");
+    let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok());
+    let body = answer
+        .split_once("\r\n\r\n")
+        .map(|(_, body)| body.to_owned());
+    (status.expect("a status"), body.unwrap_or_default())
+}
+
+/// An address of this machine that nobody listens on.
+pub fn free_address() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("it is bound").to_string()
 }
 
 /// `count` different records.
@@ -352,6 +366,11 @@ pub struct Bucket {
 impl Bucket {
     /// A server with the bucket `tides`, for the key id `test`.
     pub fn new() -> Self {
+        Self::at(None)
+    }
+
+    /// The same at an address.
+    pub fn at(listen: Option<SocketAddr>) -> Self {
         let threads = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -360,6 +379,7 @@ impl Bucket {
         let options = S3Options {
             buckets: vec!["tides".to_owned()],
             key_ids: vec!["test".to_owned()],
+            listen,
             ..S3Options::default()
         };
         let server = S3Server::start(options, Runtime::system());
