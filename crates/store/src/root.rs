@@ -31,6 +31,8 @@ pub const FORMAT_LEVEL: u32 = 1;
 const VERSION: u8 = 1;
 /// Between two log lines while a start waits.
 const LINE_EVERY: Duration = Duration::from_secs(5);
+/// A request that is sent gets at least so long, even at the end of a start's patience.
+const ANSWER_MIN: Duration = Duration::from_secs(2);
 /// Between two tries while a start waits.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
 /// Before a refusal is asked for once more.
@@ -273,7 +275,7 @@ impl<'a> Start<'a> {
         let clock = &self.store.runtime().clock;
         let mut refused_before = false;
         loop {
-            let error = match request().await {
+            let error = match self.patiently(request()).await? {
                 Ok(value) => return Ok(Ok(value)),
                 Err(error) => error,
             };
@@ -303,13 +305,45 @@ impl<'a> Start<'a> {
                 clock.sleep(CONFIRM_AFTER).await;
                 continue;
             }
-            if self.last_line.is_none_or(|last| now - last >= LINE_EVERY) {
-                self.last_line = Some(now);
-                let left_ms = (self.patience - (now - self.began)).as_millis();
-                let left_ms = u64::try_from(left_ms).unwrap_or(u64::MAX);
-                tracing::warn!(store = self.name(), %error, left_ms, "waiting for the store");
-            }
+            self.tell(&error, now);
             clock.sleep(RETRY_EVERY).await;
+        }
+    }
+
+    /// The answer to one request. A store that takes requests and is silent is waited for in the
+    /// same way as one that refuses them.
+    async fn patiently<T>(
+        &mut self,
+        request: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<Result<T, StoreError>, RootError> {
+        let clock = &self.store.runtime().clock;
+        let mut request = std::pin::pin!(request);
+        loop {
+            let left = (self.began + self.patience).saturating_duration_since(clock.monotonic());
+            let wait = left.clamp(ANSWER_MIN, LINE_EVERY);
+            if let Ok(answer) = clock.timeout(wait, &mut request).await {
+                return Ok(answer);
+            }
+            let now = clock.monotonic();
+            let error = StoreError::new(StoreErrorKind::Unknown, "request", ROOT_KEY, "no answer");
+            if now - self.began >= self.patience {
+                return Err(RootError::TimedOut {
+                    store: self.name(),
+                    waited: self.patience,
+                    error: error.into(),
+                });
+            }
+            self.tell(&error, now);
+        }
+    }
+
+    /// A line now and then about what the start waits for.
+    fn tell(&mut self, error: &StoreError, now: Instant) {
+        if self.last_line.is_none_or(|last| now - last >= LINE_EVERY) {
+            self.last_line = Some(now);
+            let left_ms = (self.patience - (now - self.began)).as_millis();
+            let left_ms = u64::try_from(left_ms).unwrap_or(u64::MAX);
+            tracing::warn!(store = self.name(), %error, left_ms, "waiting for the store");
         }
     }
 

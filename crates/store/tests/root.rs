@@ -183,6 +183,29 @@ async fn refusals_end_a_start_only_when_confirmed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_silent_store_is_waited_for_until_the_time_is_up() {
+    let setup = setup(FaultPlan::none());
+    setup.faulty.pause();
+    let began = setup.runtime.clock.monotonic();
+    let error = open_root(&setup.store, None, MINUTE)
+        .await
+        .expect_err("silent for good");
+    assert!(matches!(error, RootError::TimedOut { .. }), "{error}");
+    let waited = setup.runtime.clock.monotonic() - began;
+    assert!(
+        (MINUTE..MINUTE + Duration::from_secs(2)).contains(&waited),
+        "{waited:?}"
+    );
+    let (faulty, clock) = (setup.faulty.clone(), setup.runtime.clock.clone());
+    let heal = async {
+        clock.sleep(Duration::from_secs(30)).await;
+        faulty.resume();
+    };
+    let (opened, ()) = tokio::join!(open_root(&setup.store, None, MINUTE), heal);
+    opened.expect("it answers in time");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_outage_is_waited_out_until_the_time_is_up() {
     let setup = setup(FaultPlan::none());
     setup.faulty.go_down();

@@ -15,10 +15,18 @@ use super::{
 /// After a stall nobody is expired for at least so long: clients beat every 3 s unless told
 /// otherwise.
 const STALL_GRACE_MS: i64 = 6_000;
-
 /// Clients are told to beat at least so often in a session, so one that lives is heard within that
 /// part of it.
 const HEARTBEATS_IN_SESSION: i64 = 3;
+
+impl Member {
+    /// By when it is heard if it lives and what it waits for is answered now.
+    fn heard_by_ms(&self, now_ms: i64) -> i64 {
+        let session_ms = i64::from(self.session_timeout_ms);
+        let heard_ms = STALL_GRACE_MS.max(session_ms / HEARTBEATS_IN_SESSION);
+        now_ms + heard_ms.min(session_ms)
+    }
+}
 
 /// A SyncGroup request.
 #[derive(Clone, Debug)]
@@ -202,7 +210,7 @@ impl Group {
     /// The same when it is answered after it waited for `waited_ms`. As a sign of life it counts
     /// once more, since the member could not send another meanwhile; unless it waited for longer
     /// than the session: by then clients that count for themselves have given the member up, and
-    /// come back as a new one that would wait for this.
+    /// come back as a new one that waits until this is out. If it lives it is heard soon.
     ///
     /// # Errors
     /// As [`Group::heartbeat`].
@@ -219,7 +227,7 @@ impl Group {
         let expires_ms = member.map(|member| member.expires_ms);
         let beat = self.heartbeat(member_id, instance_id, generation, now_ms);
         if let (Some(member), Some(at_ms)) = (self.members.get_mut(member_id), expires_ms) {
-            member.expires_ms = at_ms;
+            member.expires_ms = at_ms.min(member.heard_by_ms(now_ms));
         }
         beat
     }
@@ -417,8 +425,7 @@ impl Group {
                 later(&mut member.expires_ms, session_ms);
                 continue;
             }
-            let heard_ms = STALL_GRACE_MS.max(session_ms / HEARTBEATS_IN_SESSION);
-            member.expires_ms = member.expires_ms.max(now_ms + heard_ms.min(session_ms));
+            member.expires_ms = member.expires_ms.max(member.heard_by_ms(now_ms));
         }
         for lapses_ms in self.pending.values_mut() {
             later(lapses_ms, grace_ms);

@@ -119,6 +119,14 @@ async fn a_group_waits_no_session_long_for_members_that_came_back_anew() {
     one.send(3, &heartbeat("g", &a)).await;
     two.send(3, &heartbeat("g", &b)).await;
     h.sleep(SESSION).await;
+    // It commits before it leaves; a sign of life, but not of one that stays.
+    let (one_last, two_last) = (
+        member_commit(1, a.generation_id, &a.member_id),
+        member_commit(1, b.generation_id, &b.member_id),
+    );
+    one.send(7, &one_last).await;
+    two.send(7, &two_last).await;
+    h.sleep(Duration::from_millis(100)).await;
     drop((one, two));
     let clock = &h.runtime.clock;
     let healed = async {
