@@ -410,9 +410,9 @@ impl Group {
     }
 
     /// The coordinator could not prove itself for `stalled_ms` up to now: that time does not count,
-    /// and whoever was held up gets a while to be heard again. A session that is shorter than that
-    /// has run out for clients that count for themselves, and they come back as new members: the
-    /// old ones get time for some heartbeats only, since the group waits for them.
+    /// and whoever was held up gets a while to be heard again. No longer than that: clients that
+    /// count for themselves may have given members up and come back as new ones, which wait until
+    /// the old ones are out.
     pub fn excuse(&mut self, stalled_ms: i64, now_ms: i64) {
         let grace_ms = stalled_ms.max(STALL_GRACE_MS);
         let later = |at_ms: &mut i64, longest_ms: i64| {
@@ -420,12 +420,11 @@ impl Group {
         };
         let rebalance_ms = self.rebalance_timeout_ms();
         for member in self.members.values_mut() {
-            let session_ms = i64::from(member.session_timeout_ms);
-            if member.is_new || stalled_ms < session_ms {
-                later(&mut member.expires_ms, session_ms);
-                continue;
+            if member.is_new {
+                later(&mut member.expires_ms, member.session_timeout_ms.into());
+            } else {
+                member.expires_ms = member.expires_ms.max(member.heard_by_ms(now_ms));
             }
-            member.expires_ms = member.expires_ms.max(member.heard_by_ms(now_ms));
         }
         for lapses_ms in self.pending.values_mut() {
             later(lapses_ms, grace_ms);

@@ -59,7 +59,7 @@ async fn a_heartbeat_waits_behind_a_commit_no_longer_than_on_kafka() {
         client.send(7, &request).await;
         client.send(3, &heartbeat("g", &joined)).await;
         let (_, answer) = client.receive::<OffsetCommitRequest>(7).await;
-        assert_eq!(code(&answer), ErrorCode::COORDINATOR_NOT_AVAILABLE);
+        assert_eq!(code(&answer), ErrorCode::COORDINATOR_LOAD_IN_PROGRESS);
         let (_, answer) = client.receive::<HeartbeatRequest>(3).await;
         assert_eq!(answer.error_code, ErrorCode::NONE);
         let took = clock.monotonic() - sent;
@@ -94,7 +94,7 @@ async fn commits_that_are_given_up_do_not_fill_the_memory() {
     h.backend.set_plan(refused_writes());
     for offset in 2..=200 {
         let refused = commit(&mut client, "g", &[(0, offset)]).await;
-        assert_eq!(refused, ErrorCode::COORDINATOR_NOT_AVAILABLE, "{offset}");
+        assert_eq!(refused, ErrorCode::COORDINATOR_LOAD_IN_PROGRESS, "{offset}");
     }
     let pending = h.log.pending_bytes();
     assert!((9_000..10_000).contains(&pending), "{pending} bytes");
