@@ -16,7 +16,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-/** The Apache Kafka Java client through an outage; prints what client.py says. Usage: BROKER PREFIX */
+/** The Apache Kafka Java client through an outage; prints what client.py names. BROKER PREFIX */
 public class Outage {
     static final int PARTITIONS = 4;
     static final int OLD = 2000;
@@ -80,7 +80,8 @@ public class Outage {
     }
 
     static void reader(String broker, String topic) {
-        var parts = IntStream.range(0, PARTITIONS).mapToObj(p -> new TopicPartition(topic, p)).toList();
+        var parts = IntStream.range(0, PARTITIONS)
+            .mapToObj(p -> new TopicPartition(topic, p)).toList();
         int[] left = {0};
         int[] unsaid = {0};
         long[] said = {0};

@@ -1,7 +1,7 @@
 """An S3 server in memory whose refusals can be switched. Usage: bucket.py PORT
 
-It knows GET with ranges, HEAD, PUT with `If-None-Match: *`, DELETE and ListObjectsV2, path-style, in
-whatever bucket is named; nobody's signature is checked. POST /none, /writes or /all: from then on
+It knows GET with ranges, HEAD, PUT with `If-None-Match: *`, DELETE and ListObjectsV2, path-style,
+in whatever bucket is named; nobody's signature is checked. POST /none, /writes or /all: from then on
 503 SlowDown is the answer to nothing, to PUT and DELETE, to every request.
 """
 import bisect

@@ -66,7 +66,8 @@ class Adapter:
         self.base = {"bootstrap.servers": broker}
 
     def member(self, topic, group, said):
-        return Member({**self.base, "group.id": group, "auto.offset.reset": "earliest"}, topic, said)
+        conf = {**self.base, "group.id": group, "auto.offset.reset": "earliest"}
+        return Member(conf, topic, said)
 
     def reader(self, topic, partitions):
         conf = {**self.base, "group.id": "none", "enable.auto.commit": False}

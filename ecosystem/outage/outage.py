@@ -54,7 +54,8 @@ class Client:
         for _, word, (who, n) in self.of(("assigned", "revoked")):
             owned[who] = int(n) if word == "assigned" else 0
         return (len(owned) == 2 and all(owned.values()) and len(self.of(("read",))) > 2
-                and len(self.of(("acked",))) > 40 and any(e[2][1] == "ok" for e in self.of(("told",))))
+                and len(self.of(("acked",))) > 40
+                and any(e[2][1] == "ok" for e in self.of(("told",))))
 
     def check(self, name, ok, seconds, why=""):
         print(f"{self.name} {name} {'PASS' if ok else 'FAIL'} {seconds:.1f}", flush=True)
@@ -159,7 +160,7 @@ def log_of(broker, topic):
 
 
 def nothing_lost(c, broker, prefix):
-    """Acknowledged: once in the log, in its order, and read by the group. Given up: at most once."""
+    """Acknowledged: once in the log, in order, and read by the group. Given up: at most once."""
     start, faults = time.time(), []
     acked = [e[2][0] for e in c.of(("acked",))]
     failed = {e[2][0]: e[2][1] for e in c.of(("failed",))}

@@ -62,9 +62,8 @@ pub(super) async fn handle(
     };
     let clock = &context.broker.runtime().clock;
     // What is given up may still be stored: the client commits again, and the later one counts.
-    // Kafka says COORDINATOR_NOT_AVAILABLE (15), upon which clients drop the connection and look for
-    // the coordinator again, and librdkafka does not beat until it has found it; at 14 they only
-    // commit again.
+    // Kafka says COORDINATOR_NOT_AVAILABLE (15), upon which clients look for the coordinator again,
+    // and librdkafka does not beat until it has found it; at 14 they only commit again.
     let overall = match clock.timeout(COMMIT_PATIENCE, committed).await {
         Ok(committed) => committed.err().unwrap_or(ErrorCode::NONE),
         Err(_) => ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,

@@ -153,7 +153,7 @@ fn starts_later(setup: Setup) -> (Broker, String, String) {
     (setup.spawn(), kafka, admin)
 }
 
-/// For 11 s: clients are refused at once, probes are told that it starts, a line every 5 s says why.
+/// For 11 s: clients are refused at once, probes are told that it starts, and lines say why.
 fn it_waits(broker: &mut Broker, kafka: &str, admin: &str) {
     let began = Instant::now();
     eventually("the admin endpoint listens", SOON, || {
