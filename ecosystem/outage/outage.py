@@ -20,10 +20,10 @@ from confluent_kafka import admin
 from client import OLD, PARTITIONS
 
 OUTAGE_S = float(os.environ.get("OUTAGE_S", 60))
-BETWEEN_S, AFTER_S = 15, 25  # what comes late must show before the next phase
+BETWEEN_S, AFTER_S = 15, 35  # what comes late must show before the next phase
 READY_S = 60
 GAP_S = 5  # longest time without a record for a reader that is served
-RESUME_S = 20  # until everything goes on; a client's own pause between attempts is in it
+RESUME_S = 30  # until everything goes on; a client's own pause between attempts is in it
 TOLD_S = 8  # the hasty producer's 5 s, and time to notice on a busy machine
 
 
