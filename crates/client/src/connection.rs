@@ -19,9 +19,9 @@ use tokio::{
 
 use crate::error::ClientError;
 
-/// What may be on its way, in bytes (Kafka's clients: `send.buffer.bytes`, 128 KiB). With no limit a
-/// request of megabytes lies in the kernel as a whole before the broker has read any of it; with a
-/// smaller one the two wake each other more often.
+/// What may be on its way, in bytes (Kafka's clients: `send.buffer.bytes`, 128 KiB). Without a
+/// limit a request of megabytes lies in the kernel as a whole before the broker has read any of it;
+/// with a smaller one the two wake each other more often.
 const SEND_BUFFER_BYTES: usize = 512 << 10;
 
 /// How to connect.

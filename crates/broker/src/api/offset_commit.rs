@@ -77,8 +77,8 @@ pub(super) async fn handle(
     answer(&context, request, code).into()
 }
 
-/// The space for a commit, to be held until it is stored: many small ones would take what is left for
-/// making room. Those that were given up stay in memory, so they have a limit too, past that of
+/// The space for a commit, to be held until it is stored: many small ones would take what is left
+/// for making room. Those that were given up stay in memory, so they have a limit too, past that of
 /// producers.
 async fn room(context: &Context) -> Option<SpaceTaken> {
     let log = context.broker.log();
