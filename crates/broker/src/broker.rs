@@ -149,6 +149,7 @@ impl Broker {
             address: None,
             advertised: Arc::new(advertised),
             produce_turn: Arc::default(),
+            group_turn: Arc::default(),
         };
         let serve = serve_connection(
             Arc::clone(self),

@@ -117,6 +117,7 @@ fn start() -> Harness {
         address: None,
         advertised,
         produce_turn: Arc::default(),
+        group_turn: Arc::default(),
     });
     let serve = serve_connection(Arc::clone(&echo), shared.clone(), peer, server, watched);
     let served = Tasks::inline().spawn("connection", serve);
@@ -434,6 +435,7 @@ async fn a_large_request_and_its_answer_leave_others_their_turn() {
         address: None,
         advertised: Arc::new(advertised),
         produce_turn: Arc::default(),
+        group_turn: Arc::default(),
     });
     let phase = h.phase.subscribe();
     let serve = serve_connection(Arc::clone(&h.echo), h.shared.clone(), peer, client, phase);

@@ -86,6 +86,7 @@ fn serve<T: Transport + 'static>(path: &Path, stream: T) -> (watch::Sender<Phase
         address: None,
         advertised,
         produce_turn: Arc::default(),
+        group_turn: Arc::default(),
     });
     let files = Arc::new(Files(path.to_owned()));
     let serve = serve_connection(files, shared, peer, stream, watched);
@@ -279,6 +280,7 @@ async fn a_file_that_cannot_be_sent_directly_is_read_instead() {
             port: 9092,
         }),
         produce_turn: Arc::default(),
+        group_turn: Arc::default(),
     });
     let serve = serve_connection(Arc::new(Odds), shared, peer, served, watched);
     Tasks::new().spawn("connection", serve);

@@ -120,6 +120,7 @@ impl Harness {
                 port: 9092,
             }),
             produce_turn: Arc::default(),
+            group_turn: Arc::default(),
         });
         let service = Arc::clone(&self.service);
         let phase = self.phase.subscribe();

@@ -36,7 +36,9 @@ pub(super) async fn handle(
             instance_id: None,
         }]
     };
+    let turn = context.group_turn().await;
     let left = coordinator.leave(&request.group_id, &leaving).await;
+    drop(turn);
     if context.fresh().await.is_err() {
         return Outcome::Close;
     }

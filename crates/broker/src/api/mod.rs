@@ -73,6 +73,14 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// The turn of this request among those of its connection that change groups, to be held until
+    /// its change is made. A request may wait for its group to be loaded, and whoever waits is not
+    /// woken in the order of arrival.
+    pub async fn group_turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        // A task that has used up its budget would give its place away.
+        tokio::task::unconstrained(self.peer.group_turn.lock()).await
+    }
+
     /// Counts an error that is answered, and hands it back.
     pub fn error(&self, code: ErrorCode) -> ErrorCode {
         if code != ErrorCode::NONE {

@@ -33,11 +33,6 @@ pub(super) async fn handle(
     request: OffsetCommitRequest,
 ) -> Outcome<OffsetCommitResponse> {
     let coordinator = context.broker.coordinator().clone();
-    if !coordinator.is_led()
-        && let Err(code) = context.broker.ensure_offsets_topic().await
-    {
-        return answer(&context, request, |_, _| code).into();
-    }
     let image = context.broker.cluster().image();
     let mut items = Vec::new();
     for topic in &request.topics {
@@ -57,8 +52,14 @@ pub(super) async fn handle(
         image: image.clone(),
     };
     let committed = async {
+        let turn = context.group_turn().await;
+        if !coordinator.is_led() {
+            context.broker.ensure_offsets_topic().await?;
+        }
         let _space = room(&context).await;
-        coordinator.commit(&request.group_id, commit).await
+        let appended = coordinator.commit(&request.group_id, commit).await?;
+        drop(turn);
+        appended.durable().await
     };
     let clock = &context.broker.runtime().clock;
     // What is given up may still be stored: the client commits again, and the later one counts.

@@ -21,6 +21,7 @@ pub(super) async fn handle(
     if !coordinator.is_led() {
         return refused(&context, ErrorCode::GROUP_ID_NOT_FOUND).into();
     }
+    let _turn = context.group_turn().await;
     let view = |cell: &Cell| (!cell.is_void()).then(|| Subscribed::of(&cell.machine));
     let held = coordinator.view(&request.group_id, view).await;
     let held = match held.map(Option::flatten) {

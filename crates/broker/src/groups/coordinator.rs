@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 
 use super::{
     cell::{Cell, Offsets},
+    commit::{Appended, Commit},
     error::GroupError,
     join::Join,
     load::load,
@@ -40,20 +41,6 @@ const STALL_MIN_MS: i64 = 200;
 /// Bytes of records in one commit: each repeats group and topic, so that a request can grow
 /// twentyfold. Enough for 40,000 partitions with long names; Kafka takes 1 MiB.
 const COMMIT_BYTES_MAX: usize = 16 << 20;
-
-/// A group's offsets as they are to be committed.
-pub(crate) struct Commit {
-    /// The member, or empty.
-    pub member_id: String,
-    /// Its static name.
-    pub instance_id: Option<String>,
-    /// Its generation, or negative.
-    pub generation: i32,
-    /// Topic, partition, offset; all of topics that exist.
-    pub items: Vec<(Str, i32, OffsetValue)>,
-    /// Where they exist.
-    pub image: Arc<Image>,
-}
 
 /// True if `topic` is in both images, and is the same one.
 pub(super) fn is_same(image: &Image, other: &Image, topic: &str) -> bool {
@@ -272,13 +259,10 @@ impl Coordinator {
         Ok(results)
     }
 
-    /// OffsetCommit. What is awaited afterwards is the commit being durable.
-    pub async fn commit(&self, group: &str, commit: Commit) -> Result<(), ErrorCode> {
+    /// OffsetCommit: checks and appends it.
+    pub async fn commit(&self, group: &str, commit: Commit) -> Result<Appended, ErrorCode> {
         let shard = self.shard(group).await?;
-        let Some(done) = self.append_commit(&shard, group, commit)? else {
-            return Ok(());
-        };
-        done.await.map_err(|_| ErrorCode::NOT_COORDINATOR)?
+        self.append_commit(&shard, group, commit).map(Appended)
     }
 
     fn append_commit(

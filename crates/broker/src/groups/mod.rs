@@ -5,6 +5,7 @@
 //! `__consumer_offsets` and their records, the [`coordinator`] all shards.
 
 pub(crate) mod cell;
+mod commit;
 pub(crate) mod coordinator;
 pub mod error;
 pub mod join;
@@ -18,5 +19,6 @@ pub(crate) mod subscription;
 mod timers;
 mod topic;
 
-pub(crate) use coordinator::{Commit, Coordinator};
+pub(crate) use commit::Commit;
+pub(crate) use coordinator::Coordinator;
 pub(crate) use topic::as_needed;

@@ -68,6 +68,7 @@ pub async fn accept_loop<S: Service>(
             address: Some(address),
             advertised: Arc::clone(&advertised),
             produce_turn: Arc::default(),
+            group_turn: Arc::default(),
         });
         let served = serve_connection(
             Arc::clone(&service),

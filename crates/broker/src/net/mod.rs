@@ -123,6 +123,8 @@ pub struct Peer {
     pub advertised: Arc<Advertised>,
     /// Held by the request whose batches are being checked and appended: the next one's follow.
     pub produce_turn: Arc<tokio::sync::Mutex<()>>,
+    /// Held by the request that is about to change a group: the next one's change follows.
+    pub group_turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Peer {

@@ -243,6 +243,38 @@ async fn commits_are_answered_in_order_and_the_last_one_stands() {
     assert_eq!(kept, sent - 1);
 }
 
+/// Commits that one connection sends at once for a group.
+const AT_ONCE: i64 = 5;
+
+#[tokio::test(start_paused = true)]
+async fn commits_that_wait_for_their_group_keep_their_order() {
+    let mut h = start().await;
+    h.topic("t", 1).await;
+    let groups: Vec<String> = (0..20).map(|n| format!("g{n}")).collect();
+    // At first the topic of the offsets is not there, later the groups are to be loaded.
+    for round in 0..3 {
+        let mut clients = Vec::new();
+        for group in &groups {
+            let mut client = h.connect();
+            for n in 0..AT_ONCE {
+                let commit = commit_request(group, "t", &[(0, round * AT_ONCE + n)]);
+                client.send(7, &commit).await;
+            }
+            clients.push(client);
+        }
+        for (group, client) in groups.iter().zip(&mut clients) {
+            for _ in 0..AT_ONCE {
+                let (_, answer) = client.receive::<OffsetCommitRequest>(7).await;
+                let code = answer.topics[0].partitions[0].error_code;
+                assert_eq!(code, ErrorCode::NONE, "{group}, round {round}");
+            }
+            let last = committed(client, group, 0).await.committed_offset;
+            assert_eq!(last, (round + 1) * AT_ONCE - 1, "{group}, round {round}");
+        }
+        h = restart(&h).await;
+    }
+}
+
 async fn commit_v2(client: &mut Client, group: &str, retention_ms: i64) {
     let mut request = commit_request(group, "t", &[(0, 5)]);
     request.retention_time_ms = retention_ms;

@@ -43,6 +43,24 @@ fn member_commit(offset: i64, generation: i32, member: &Str) -> OffsetCommitRequ
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_first_commit_of_all_waits_no_longer() {
+    let h = start().await;
+    h.topic("t", 1).await;
+    h.backend.set_plan(refused_writes());
+    let mut client = h.connect();
+    let clock = &h.runtime.clock;
+    let sent = clock.monotonic();
+    let answer = client.call(7, &commit_request("g", "t", &[(0, 1)])).await;
+    assert_eq!(code(&answer), ErrorCode::COORDINATOR_LOAD_IN_PROGRESS);
+    let took = clock.monotonic() - sent;
+    assert!(took >= PATIENCE && took < PATIENCE + SLACK, "{took:?}");
+    h.backend.set_plan(FaultPlan::none());
+    h.sleep(PATIENCE).await;
+    let answer = client.call(7, &commit_request("g", "t", &[(0, 2)])).await;
+    assert_eq!(code(&answer), ErrorCode::NONE);
+}
+
 /// librdkafka sends both on one connection, and counts 45 s without an answer to its heartbeats.
 #[tokio::test(start_paused = true)]
 async fn a_heartbeat_waits_behind_a_commit_no_longer_than_on_kafka() {
