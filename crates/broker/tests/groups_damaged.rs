@@ -8,65 +8,20 @@
 mod client;
 mod common;
 
-use std::{
-    fmt::{Debug, Write},
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::time::Duration;
 
 use bytes::Bytes;
 use client::{commit, committed, restart, start};
-use tidemill_store::{Backend, Payload, testing::FaultyBackend};
-use tidemill_wire::ErrorCode;
-use tracing::{
-    Event, Metadata, Subscriber,
-    field::{Field, Visit},
-    span,
+use tidemill_store::{
+    Backend, Payload,
+    testing::{FaultyBackend, Lines},
 };
+use tidemill_wire::ErrorCode;
 
-/// Keeps the log's lines.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<String>>>);
-
-impl Lines {
-    /// Those that speak of loading, taken out.
-    fn of_loading(&self) -> Vec<String> {
-        let lines = std::mem::take(&mut *self.0.lock().expect("no panic while held"));
-        let of_loading = lines.into_iter().filter(|line| line.contains("groups "));
-        of_loading.collect()
-    }
-}
-
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let _ = write!(self.0, "{field}={value:?} ");
-    }
-}
-
-impl Subscriber for Lines {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("tidemill_broker")
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut line = Line(String::new());
-        event.record(&mut line);
-        self.0.lock().expect("no panic while held").push(line.0);
-    }
-
-    fn enter(&self, _: &span::Id) {}
-
-    fn exit(&self, _: &span::Id) {}
+/// Lines that speak of loading.
+fn of_loading(lines: &Lines) -> Vec<String> {
+    let lines = lines.take().into_iter();
+    lines.filter(|line| line.contains("groups ")).collect()
 }
 
 async fn flip(backend: &FaultyBackend, key: &str) {
@@ -79,7 +34,7 @@ async fn flip(backend: &FaultyBackend, key: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn damaged_offsets_are_one_line_and_come_back_once_they_are_whole() {
-    let lines = Lines::default();
+    let lines = Lines::of("tidemill_broker");
     let _guard = tracing::subscriber::set_default(lines.clone());
     let h = start().await;
     h.topic("t", 1).await;
@@ -99,15 +54,15 @@ async fn damaged_offsets_are_one_line_and_come_back_once_they_are_whole() {
     flip(&h.backend, &key).await;
     let next = restart(&h).await;
     next.sleep(Duration::from_secs(300)).await;
-    let said = lines.of_loading();
+    let said = of_loading(&lines);
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].contains("not loaded yet"), "{said:?}");
     next.sleep(Duration::from_secs(3_600)).await;
-    let said = lines.of_loading();
+    let said = of_loading(&lines);
     assert!((1..=6).contains(&said.len()), "{said:?}");
     flip(&h.backend, &key).await;
     next.sleep(Duration::from_secs(20)).await;
-    let said = lines.of_loading();
+    let said = of_loading(&lines);
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].contains("groups are loaded"), "{said:?}");
     let kept = committed(&mut next.connect(), "g", 0).await;

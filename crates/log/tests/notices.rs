@@ -12,62 +12,12 @@ mod disk;
 #[path = "data/harness.rs"]
 mod harness;
 
-use std::{
-    fmt::{Debug, Write},
-    sync::{Arc, Mutex, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::atomic::Ordering, time::Duration};
 
 use disk::{DISK, Disk, FLOOR, MIB, limits, with_disk};
 use harness::{Rig, START_MS, WRITER, World, simulate};
 use tidemill_log::recover::Recovered;
-use tracing::{
-    Event, Metadata, Subscriber,
-    field::{Field, Visit},
-    span,
-};
-
-/// Keeps the log's lines.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<String>>>);
-
-impl Lines {
-    fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *self.0.lock().unwrap())
-    }
-}
-
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let _ = write!(self.0, "{field}={value:?} ");
-    }
-}
-
-impl Subscriber for Lines {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("tidemill_log")
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut line = Line(String::new());
-        event.record(&mut line);
-        self.0.lock().unwrap().push(line.0);
-    }
-
-    fn enter(&self, _: &span::Id) {}
-
-    fn exit(&self, _: &span::Id) {}
-}
+use tidemill_store::testing::Lines;
 
 /// Others take all but `free` bytes, and it is looked at.
 async fn leaves(world: &World, rig: &Rig, disk: &Disk, free: u64) {
@@ -81,7 +31,7 @@ async fn leaves(world: &World, rig: &Rig, disk: &Disk, free: u64) {
 
 #[test]
 fn a_disk_around_its_floor_is_one_line_and_one_when_it_is_over() {
-    let lines = Lines::default();
+    let lines = Lines::of("tidemill_log");
     let _guard = tracing::subscriber::set_default(lines.clone());
     simulate(1, |mut world| async move {
         let disk = with_disk(&mut world, DISK);

@@ -6,65 +6,14 @@
 
 mod common;
 
-use std::{
-    fmt::{Debug, Write},
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use common::{id, object};
 use tidemill_runtime::Runtime;
 use tidemill_store::{
     Memory, Store, StoreOptions,
-    testing::{Fault, FaultPlan, FaultyBackend, Operation, Rule},
+    testing::{Fault, FaultPlan, FaultyBackend, Lines, Operation, Rule},
 };
-use tracing::{
-    Event, Metadata, Subscriber,
-    field::{Field, Visit},
-    span,
-};
-
-/// Keeps the log's lines.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<String>>>);
-
-impl Lines {
-    fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *self.0.lock().expect("no panic while held"))
-    }
-}
-
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let _ = write!(self.0, "{field}={value:?} ");
-    }
-}
-
-impl Subscriber for Lines {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("tidemill")
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut line = Line(String::new());
-        event.record(&mut line);
-        self.0.lock().expect("no panic while held").push(line.0);
-    }
-
-    fn enter(&self, _: &span::Id) {}
-
-    fn exit(&self, _: &span::Id) {}
-}
 
 /// What a thread without a subscriber meets first is taken for unwanted by all threads: the tests
 /// of this file run one after the other.
@@ -73,7 +22,7 @@ static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(())
 #[tokio::test(start_paused = true)]
 async fn one_line_when_it_begins_and_one_when_it_is_over() {
     let _alone = ONE_AT_A_TIME.lock().await;
-    let lines = Lines::default();
+    let lines = Lines::of("tidemill");
     let _guard = tracing::subscriber::set_default(lines.clone());
     let runtime = Runtime::simulated(1, 0);
     let memory = Arc::new(Memory::new(runtime.clock.clone()));
