@@ -188,8 +188,12 @@ impl<S: Service> Connection<S> {
                 timer_at = self.deadline();
                 timer = Box::pin(clock.sleep_until(timer_at));
             }
-            let turn = self.turn(read, write, timer.as_mut(), phase).await;
-            parts = if self.is_part(&turn) { parts + 1 } else { 0 };
+            let (turn, waited) = noting_waits(self.turn(read, write, timer.as_mut(), phase)).await;
+            parts = match self.is_part(&turn) {
+                true if waited => 1,
+                true => parts + 1,
+                false => 0,
+            };
             match turn {
                 Turn::Answered(answer) => self.answered(answer),
                 Turn::Abandoned => self.drop_running(),
@@ -433,6 +437,18 @@ impl<S: Service> Connection<S> {
             }
         }
     }
+}
+
+/// What comes of `turn`, and whether others of the thread had theirs meanwhile.
+async fn noting_waits<T>(turn: impl Future<Output = T>) -> (T, bool) {
+    let mut turn = std::pin::pin!(turn);
+    let mut waited = false;
+    let done = std::future::poll_fn(|cx| {
+        let polled = turn.as_mut().poll(cx);
+        waited |= polled.is_pending();
+        polled
+    });
+    (done.await, waited)
 }
 
 /// The next answer in order. `others` is given once the client has hung up: fetches that wait are
