@@ -176,35 +176,18 @@ impl fmt::Debug for ModelStore {
     }
 }
 
-/// Touches so much memory and gives it back to the allocator.
+/// Touches so much memory and gives it back to the allocator. In small blocks: what the allocator
+/// cuts blocks from is a multiple of them but for its own notes, and what large ones would leave of
+/// it, a huge page in some, would be touched first by an object.
 fn warm(mib: usize) {
-    const BLOCK_MIB: usize = 4;
-    let blocks: Vec<Vec<u8>> = (0..mib / BLOCK_MIB)
-        .map(|_| vec![1; BLOCK_MIB << 20])
-        .collect();
+    let blocks: Vec<Vec<u8>> = (0..mib).map(|_| vec![1; 1 << 20]).collect();
     drop(std::hint::black_box(blocks));
 }
 
 /// The delays of first PUTs of WAL objects, and of raw ones.
 const FIRST_LANE: &str = "first/";
-/// Bytes copied at a time before other tasks get their turn.
+/// Bytes copied at a time.
 const COPIED_AT_ONCE: usize = 256 << 10;
-
-/// One copy of a body.
-async fn joined(body: &Payload) -> Bytes {
-    let mut out = BytesMut::with_capacity(usize::try_from(body.len()).unwrap_or(0));
-    let mut pause_at = COPIED_AT_ONCE;
-    for slice in body.slices() {
-        for piece in slice.chunks(COPIED_AT_ONCE) {
-            out.extend_from_slice(piece);
-            if out.len() >= pause_at {
-                pause_at = out.len() + COPIED_AT_ONCE;
-                tokio::task::yield_now().await;
-            }
-        }
-    }
-    out.freeze()
-}
 
 /// Ends a PUT's being under way, also if its caller lets go of it.
 struct UnderWay<'a>(&'a ModelStore, &'a str);
@@ -267,10 +250,49 @@ impl ModelStore {
         self.runtime.clock.monotonic() + latency.first_byte + latency.transfer
     }
 
-    async fn wait(&self, operation: Operation, lane: &str, bytes: u64) {
-        self.timer
-            .sleep_until(self.due(operation, lane, bytes))
-            .await;
+    /// Waits as long as an answer for `key` takes.
+    async fn wait(
+        &self,
+        (operation, name): (Operation, &'static str),
+        (lane, key): (&str, &str),
+        bytes: u64,
+    ) -> Result<(), StoreError> {
+        let due = self.due(operation, lane, bytes);
+        self.wait_until(due, name, key).await
+    }
+
+    async fn wait_until(
+        &self,
+        due: Instant,
+        name: &'static str,
+        key: &str,
+    ) -> Result<(), StoreError> {
+        let failed = |error: std::io::Error| {
+            StoreError::new(StoreErrorKind::Unknown, name, key, error.to_string())
+        };
+        self.timer.sleep_until(due).await.map_err(failed)
+    }
+
+    /// One copy of a body, as a client would copy it into a socket: piece by piece, none before
+    /// the stream has taken those in front of it. All at once, an object of the roll's would take
+    /// a core in a burst that no network brings about.
+    async fn sent(&self, body: &Payload) -> Bytes {
+        let clock = &self.runtime.clock;
+        let began = clock.monotonic();
+        let mut out = BytesMut::with_capacity(usize::try_from(body.len()).unwrap_or(0));
+        let mut pause_at = COPIED_AT_ONCE;
+        let slices = body.slices().iter();
+        let pieces = slices.flat_map(|slice| slice.chunks(COPIED_AT_ONCE));
+        for piece in pieces {
+            if out.len() >= pause_at {
+                pause_at = out.len() + COPIED_AT_ONCE;
+                let taken = self.options.profile.put.transfer(out.len() as u64);
+                tokio::task::yield_now().await;
+                clock.sleep_until(began + taken).await;
+            }
+            out.extend_from_slice(piece);
+        }
+        out.freeze()
     }
 
     fn fault(
@@ -298,7 +320,8 @@ impl ModelStore {
 
     async fn read(&self, key: &str, bytes: u64) -> Result<(), StoreError> {
         self.counters.gets.fetch_add(1, Ordering::Relaxed);
-        self.wait(Operation::Get, "read/", bytes).await;
+        self.wait((Operation::Get, "get"), ("read/", key), bytes)
+            .await?;
         self.error("get", key)
     }
 }
@@ -324,8 +347,8 @@ impl Backend for ModelStore {
         // PUTs begun together begin together, as the delays of a store run beside each other.
         tokio::task::yield_now().await;
         // While it is "sent", as a client would copy it into a socket.
-        let body = joined(&body).await;
-        self.timer.sleep_until(due).await;
+        let body = self.sent(&body).await;
+        self.wait_until(due, "put", key).await?;
         self.error("put", key)?;
         let answer = self.memory.put_if_absent(key, body.into()).await?;
         self.fault(self.options.lost, StoreErrorKind::Unknown, "put", key)?;
@@ -351,7 +374,8 @@ impl Backend for ModelStore {
     }
 
     async fn delete(&self, key: &str) -> Result<(), StoreError> {
-        self.wait(Operation::Delete, "other/", 0).await;
+        self.wait((Operation::Delete, "delete"), ("other/", key), 0)
+            .await?;
         self.error("delete", key)?;
         self.memory.delete(key).await
     }
@@ -363,13 +387,15 @@ impl Backend for ModelStore {
         limit: usize,
     ) -> Result<Vec<ObjectMeta>, StoreError> {
         self.counters.lists.fetch_add(1, Ordering::Relaxed);
-        self.wait(Operation::List, "other/", 0).await;
+        self.wait((Operation::List, "list"), ("other/", prefix), 0)
+            .await?;
         self.error("list", prefix)?;
         self.memory.list(prefix, start_after, limit).await
     }
 
     async fn copy_if_absent(&self, from: &str, to: &str) -> Result<PutAnswer, StoreError> {
-        self.wait(Operation::Copy, "other/", 0).await;
+        self.wait((Operation::Copy, "copy"), ("other/", to), 0)
+            .await?;
         self.error("copy", to)?;
         self.memory.copy_if_absent(from, to).await
     }

@@ -1,11 +1,15 @@
 //! Timers exact to some tens of microseconds: Tokio's round up to a millisecond, a fifth of a PUT
 //! on S3 Express.
 
-use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
+use std::{cmp::Reverse, collections::BinaryHeap, io, os::fd::OwnedFd, sync::Arc, time::Duration};
 
-use parking_lot::{Condvar, Mutex};
-use tidemill_runtime::{Clock, Instant, Runtime};
-use tokio::sync::oneshot;
+use parking_lot::Mutex;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use tidemill_runtime::{Clock, Instant, Runtime, TaskHandle};
+use tokio::{io::unix::AsyncFd, sync::oneshot};
 
 #[derive(Debug)]
 struct Due {
@@ -34,87 +38,141 @@ impl Ord for Due {
     }
 }
 
-#[derive(Debug, Default)]
-struct State {
+/// Who sleeps, and the timer that is set to the first of them.
+#[derive(Debug)]
+struct Sleepers {
     due: BinaryHeap<Reverse<Due>>,
     number: u64,
-    running: bool,
-    closed: bool,
+    timer: Arc<AsyncFd<OwnedFd>>,
+    waking: TaskHandle<()>,
 }
 
-#[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
-    changed: Condvar,
+impl Drop for Sleepers {
+    fn drop(&mut self) {
+        self.waking.abort();
+    }
 }
 
-/// One thread that wakes sleepers. It starts with the first of them and ends with the timer.
+/// Wakes sleepers by a timer that is a file: what is due comes as the answer of a server would, to
+/// the thread that waits for sockets, without another one in between.
 #[derive(Debug)]
 pub(super) struct Timer {
-    shared: Arc<Shared>,
+    /// From the first sleeper on.
+    sleepers: Arc<Mutex<Option<Sleepers>>>,
     runtime: Runtime,
 }
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        self.shared.state.lock().closed = true;
-        self.shared.changed.notify_one();
+        *self.sleepers.lock() = None;
     }
 }
 
 impl Timer {
     pub fn new(runtime: &Runtime) -> Self {
         Self {
-            shared: Arc::default(),
+            sleepers: Arc::default(),
             runtime: runtime.clone(),
         }
     }
 
     /// Waits until `at`; not at all if that is past.
-    pub async fn sleep_until(&self, at: Instant) {
+    pub async fn sleep_until(&self, at: Instant) -> io::Result<()> {
         if at <= self.runtime.clock.monotonic() {
-            return;
+            return Ok(());
         }
         let (wake, woken) = oneshot::channel();
-        let starts = {
-            let mut state = self.shared.state.lock();
-            state.number += 1;
-            let number = state.number;
-            state.due.push(Reverse(Due { at, number, wake }));
-            !std::mem::replace(&mut state.running, true)
-        };
-        self.shared.changed.notify_one();
-        if starts {
-            let (shared, clock) = (self.shared.clone(), self.runtime.clock.clone());
-            let tasks = self.runtime.tasks.clone();
-            let running = async move {
-                // A panic is logged where tasks are.
-                let _ = tasks
-                    .blocking("model-timer", move || shared.run(&clock))
-                    .await;
+        {
+            let mut sleepers = self.sleepers.lock();
+            let sleepers = match &mut *sleepers {
+                Some(sleepers) => sleepers,
+                none => none.insert(self.start()?),
             };
-            self.runtime.tasks.spawn("model-timer", running);
+            sleepers.number += 1;
+            let number = sleepers.number;
+            sleepers.due.push(Reverse(Due { at, number, wake }));
+            if sleepers
+                .due
+                .peek()
+                .is_some_and(|first| first.0.number == number)
+            {
+                set(&sleepers.timer, at, &self.runtime.clock)?;
+            }
         }
-        // The sender goes unused only with the timer, whose owner waits here.
-        let _ = woken.await;
+        let failed = |_| io::Error::other("the model's timer failed");
+        woken.await.map_err(failed)
+    }
+
+    fn start(&self) -> io::Result<Sleepers> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        #[expect(
+            deprecated,
+            reason = "what took its place is unsafe code; this file is owned, and closed with it"
+        )]
+        let timer = Arc::new(AsyncFd::new(timer)?);
+        let waking = wake_all(
+            self.sleepers.clone(),
+            timer.clone(),
+            self.runtime.clock.clone(),
+        );
+        Ok(Sleepers {
+            due: BinaryHeap::new(),
+            number: 0,
+            timer,
+            waking: self.runtime.tasks.spawn("model-timer", waking),
+        })
     }
 }
 
-impl Shared {
-    fn run(&self, clock: &Clock) {
-        let mut state = self.state.lock();
-        while !state.closed {
-            let now = clock.monotonic();
-            while state.due.peek().is_some_and(|Reverse(due)| due.at <= now) {
-                if let Some(Reverse(due)) = state.due.pop() {
-                    // Whoever slept may have given up.
-                    let _ = due.wake.send(());
-                }
-            }
-            match state.due.peek().map(|Reverse(due)| due.at.into_std()) {
-                Some(at) => drop(self.changed.wait_until(&mut state, at)),
-                None => self.changed.wait(&mut state),
-            }
+/// Sets the timer to `at`.
+fn set(timer: &AsyncFd<OwnedFd>, at: Instant, clock: &Clock) -> io::Result<()> {
+    // Not zero, which would stop it.
+    let left = at
+        .saturating_duration_since(clock.monotonic())
+        .max(Duration::from_nanos(1));
+    let failed = |_| io::Error::from(io::ErrorKind::InvalidInput);
+    let once = Itimerspec {
+        it_interval: Timespec::default(),
+        it_value: Timespec::try_from(left).map_err(failed)?,
+    };
+    timerfd_settime(timer, TimerfdTimerFlags::empty(), &once)?;
+    Ok(())
+}
+
+async fn wake_all(
+    sleepers: Arc<Mutex<Option<Sleepers>>>,
+    timer: Arc<AsyncFd<OwnedFd>>,
+    clock: Clock,
+) {
+    // Whoever sleeps learns of a failure as its sender goes.
+    while wake_due(&sleepers, &timer, &clock).await.is_ok() {}
+    *sleepers.lock() = None;
+}
+
+/// Waits for the timer, and wakes whose time has come.
+async fn wake_due(
+    sleepers: &Mutex<Option<Sleepers>>,
+    timer: &AsyncFd<OwnedFd>,
+    clock: &Clock,
+) -> io::Result<()> {
+    let mut ready = timer.readable().await?;
+    let read = |timer: &AsyncFd<OwnedFd>| Ok(rustix::io::read(timer, &mut [0; 8])?);
+    if let Ok(read) = ready.try_io(read) {
+        read?;
+    }
+    let mut sleepers = sleepers.lock();
+    let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
+    let sleepers = sleepers.as_mut().ok_or_else(gone)?;
+    let now = clock.monotonic();
+    while let Some(Reverse(first)) = sleepers.due.peek() {
+        if first.at > now {
+            return set(timer, first.at, clock);
+        }
+        if let Some(Reverse(due)) = sleepers.due.pop() {
+            // Whoever slept may have given up.
+            let _ = due.wake.send(());
         }
     }
+    Ok(())
 }
