@@ -16,6 +16,8 @@ const TICKS_PER_SECOND: f64 = 100.0;
 const UTIME: usize = 11;
 const STIME: usize = 12;
 const START_TIME: usize = 19;
+/// Field number in the first line of `/proc/stat`, after its name.
+const STOLEN: usize = 7;
 /// Longest `/metrics` page, in bytes: it grows with APIs and error codes, not with partitions.
 const METRICS_BYTES_MAX: u64 = 16 << 20;
 /// How long the page may take.
@@ -37,6 +39,8 @@ pub struct Sample {
     pub cpu: Option<Duration>,
     /// Resident memory in bytes.
     pub rss_bytes: Option<u64>,
+    /// CPU time that this machine wanted and its host gave to others, over all cores.
+    pub stolen: Option<Duration>,
     /// Samples of `/metrics` by name and labels as written there.
     pub metrics: BTreeMap<String, f64>,
 }
@@ -48,6 +52,8 @@ pub struct Usage {
     pub cpu: Option<Duration>,
     /// Resident memory at the end, in bytes.
     pub rss_bytes: Option<u64>,
+    /// CPU time that the host of this machine gave to others: what was measured says so much less.
+    pub stolen: Option<Duration>,
     /// PUT requests.
     pub puts: Option<u64>,
     /// PUTs sent a second time because the first was slow.
@@ -68,7 +74,10 @@ impl Probe {
     /// # Errors
     /// The process is gone, or the page cannot be had.
     pub async fn sample(&self, runtime: &Runtime) -> Result<Sample, BenchError> {
-        let mut sample = Sample::default();
+        let mut sample = Sample {
+            stolen: stolen(),
+            ..Sample::default()
+        };
         if let Some(pid) = self.pid {
             sample.cpu = Some(cpu_time(pid)?);
             sample.rss_bytes = Some(rss_bytes(pid)?);
@@ -90,10 +99,14 @@ impl Sample {
             Some((after - before).max(0.0) as u64)
         };
         let grown = |name: &str| grown_by(&format!("tidemill_store_{name}_total"));
-        let cpu = self.cpu.zip(later.cpu);
+        let passed = |of: fn(&Self) -> Option<Duration>| {
+            let both = of(self).zip(of(later));
+            both.map(|(before, after)| after.saturating_sub(before))
+        };
         Usage {
-            cpu: cpu.map(|(before, after)| after.saturating_sub(before)),
+            cpu: passed(|sample| sample.cpu),
             rss_bytes: later.rss_bytes,
+            stolen: passed(|sample| sample.stolen),
             puts: grown("put_requests"),
             hedges: grown_by(r#"tidemill_store_hedges_total{request="put",outcome="sent"}"#),
             lists: grown("list_requests"),
@@ -121,6 +134,21 @@ fn stat_field(pid: u32, field: usize) -> Result<f64, BenchError> {
 pub fn cpu_time(pid: u32) -> Result<Duration, BenchError> {
     let ticks = stat_field(pid, UTIME)? + stat_field(pid, STIME)?;
     Ok(Duration::from_secs_f64(ticks / TICKS_PER_SECOND))
+}
+
+/// CPU time that this machine's host has given to others while it was wanted here, to a hundredth
+/// of a second; `None` where nobody counts it.
+#[must_use]
+pub fn stolen() -> Option<Duration> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    let ticks: f64 = text
+        .lines()
+        .find_map(|line| line.strip_prefix("cpu "))?
+        .split_whitespace()
+        .nth(STOLEN)?
+        .parse()
+        .ok()?;
+    Some(Duration::from_secs_f64(ticks / TICKS_PER_SECOND))
 }
 
 /// How long a process has run, to a hundredth of a second.

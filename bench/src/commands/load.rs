@@ -230,6 +230,7 @@ pub fn e2e_rows(outcome: &E2eOutcome, usage: &Usage) -> Vec<Row> {
             outcome.bytes as f64 / MB / outcome.elapsed.as_secs_f64(),
         )
         .maybe("cpu_s", usage.cpu.map(|cpu| cpu.as_secs_f64()))
+        .maybe("stolen_s", usage.stolen.map(|stolen| stolen.as_secs_f64()))
         .maybe("puts", usage.puts.map(|puts| puts as f64))
         .maybe("gets", usage.gets.map(|gets| gets as f64));
     let acknowledged = Row::new("e2e").text("what", "send to ack");

@@ -16,7 +16,7 @@ use super::{
     produce::{PRODUCE_BY_NAME, check, request as produce_request},
     target::{LATEST, Target, offsets},
 };
-use crate::{error::BenchError, store::RAW_PREFIX};
+use crate::{error::BenchError, probe, store::RAW_PREFIX};
 
 mod open;
 mod tally;
@@ -46,6 +46,8 @@ pub struct E2eLoad {
 pub struct E2eOutcome {
     /// From the intended time to read and checked.
     pub latency: Latency,
+    /// The same of the messages in whose time the host of this machine gave no CPU to others.
+    pub undisturbed: Latency,
     /// From the intended time to the producer's acknowledgement.
     pub acknowledged: Latency,
     /// Raw put-if-absent of the same bytes.
@@ -122,7 +124,9 @@ async fn one_at_a_time(target: &Target, load: &E2eLoad) -> Result<E2eOutcome, Be
     let mut sender = Sender::open(target, load).await?;
     let mut out = E2eOutcome::default();
     for number in 0..load.warmup + load.count {
+        let stolen = probe::stolen();
         let sent = sender.send(number).await?;
+        let is_undisturbed = probe::stolen() == stolen;
         out.sent += 1;
         out.bytes += sent.body.len() as u64;
         let raw = match &load.raw {
@@ -134,6 +138,9 @@ async fn one_at_a_time(target: &Target, load: &E2eLoad) -> Result<E2eOutcome, Be
         };
         if number >= load.warmup {
             out.latency.record(sent.arrived);
+            if is_undisturbed {
+                out.undisturbed.record(sent.arrived);
+            }
             out.acknowledged.record(sent.acknowledged);
             raw.into_iter().for_each(|took| out.raw.record(took));
         }
