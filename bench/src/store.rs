@@ -35,7 +35,12 @@ use crate::{
 const SCHEME: &str = "model:";
 const STALL_MS: u64 = 1_000;
 /// A quarter of the memory of the machines that this is run on.
-const WARM_MIB_MAX: u64 = 6_144;
+const WARM_MIB_MAX: usize = 6_144;
+/// A GiB, more than any body.
+const DISCARD_KIB_MAX: usize = 1 << 20;
+/// What is read of a body that was not kept: whoever does finds it damaged. Never written, so it
+/// takes no memory.
+static NOTHING: [u8; 160 << 20] = [0; 160 << 20];
 /// Sets the faults' random numbers apart from the delays'.
 const FAULT_SEED: u64 = 0x6661_756c_7473;
 
@@ -56,6 +61,10 @@ pub struct ModelOptions {
     /// that nobody has touched before, and in a virtual machine whose host takes back what is free
     /// a first touch costs a millisecond a megabyte, which no broker on a real store would pay.
     pub warm_mib: usize,
+    /// Bodies from so many KiB on are copied, as into a socket, and not kept (`discard=KIB`); zero
+    /// keeps all. A measurement of many large messages then takes no more memory than a broker on a
+    /// real store, whose objects are elsewhere.
+    pub discard_kib: usize,
 }
 
 impl ModelOptions {
@@ -69,7 +78,13 @@ impl ModelOptions {
             errors: 0.0,
             lost: 0.0,
             warm_mib: 0,
+            discard_kib: 0,
         }
+    }
+
+    /// True if a body of so many bytes is kept.
+    fn keeps(&self, bytes: usize) -> bool {
+        self.discard_kib == 0 || bytes < self.discard_kib << 10 || bytes > NOTHING.len()
     }
 
     /// Reads a URL; `None` if it is not of this kind.
@@ -80,7 +95,7 @@ impl ModelOptions {
         let rest = url.strip_prefix(SCHEME)?;
         Some(Self::parse_rest(rest).map_err(|what| {
             let how = "`model:PROFILE?seed=N&stall=SHARE&stall_ms=N&errors=SHARE&lost=SHARE&\
-                       warm=MIB`";
+                       warm=MIB&discard=KIB`";
             BenchError::Failed(format!("`{url}`: {what}; write {how}"))
         }))
     }
@@ -100,13 +115,15 @@ impl ModelOptions {
                     .ok_or_else(wrong)
             };
             let number = || value.parse::<u64>().map_err(|_| wrong());
+            let size = || value.parse::<usize>().map_err(|_| wrong());
             match key {
                 "seed" => options.seed = number()?,
                 "stall" => options.stalls.chance = share()?,
                 "stall_ms" => options.stalls.duration = Duration::from_millis(number()?),
                 "errors" => options.errors = share()?,
                 "lost" => options.lost = share()?,
-                "warm" => options.warm_mib = number()?.min(WARM_MIB_MAX) as usize,
+                "warm" => options.warm_mib = size()?.min(WARM_MIB_MAX),
+                "discard" => options.discard_kib = size()?.min(DISCARD_KIB_MAX),
                 _ => return Err(wrong()),
             }
         }
@@ -129,6 +146,9 @@ impl fmt::Display for ModelOptions {
         }
         if self.warm_mib > 0 {
             write!(f, "&warm={}", self.warm_mib)?;
+        }
+        if self.discard_kib > 0 {
+            write!(f, "&discard={}", self.discard_kib)?;
         }
         Ok(())
     }
@@ -279,20 +299,29 @@ impl ModelStore {
     async fn sent(&self, body: &Payload) -> Bytes {
         let clock = &self.runtime.clock;
         let began = clock.monotonic();
-        let mut out = BytesMut::with_capacity(usize::try_from(body.len()).unwrap_or(0));
-        let mut pause_at = COPIED_AT_ONCE;
+        let len = usize::try_from(body.len()).unwrap_or(0);
+        let is_kept = self.options.keeps(len);
+        let mut out = BytesMut::with_capacity(if is_kept { len } else { COPIED_AT_ONCE });
+        let (mut sent, mut pause_at) = (0, COPIED_AT_ONCE);
         let slices = body.slices().iter();
         let pieces = slices.flat_map(|slice| slice.chunks(COPIED_AT_ONCE));
         for piece in pieces {
-            if out.len() >= pause_at {
-                pause_at = out.len() + COPIED_AT_ONCE;
-                let taken = self.options.profile.put.transfer(out.len() as u64);
+            if sent >= pause_at {
+                pause_at = sent + COPIED_AT_ONCE;
+                let taken = self.options.profile.put.transfer(sent as u64);
                 tokio::task::yield_now().await;
                 clock.sleep_until(began + taken).await;
             }
+            if !is_kept {
+                out.clear();
+            }
             out.extend_from_slice(piece);
+            sent += piece.len();
         }
-        out.freeze()
+        match is_kept {
+            true => out.freeze(),
+            false => Bytes::from_static(&NOTHING[..len]),
+        }
     }
 
     fn fault(

@@ -5,7 +5,7 @@ use tidemill_store::LocalSync;
 use super::{
     Bar, Bench,
     loads::{self, Closed, Rated},
-    place::{StoreKind, stalling},
+    place::{DISCARD_KIB, StoreKind, stalling},
     sizes::{self, Size, extra_percent},
 };
 use crate::{
@@ -95,11 +95,9 @@ const LOW: &str = "tidemill.latency=low";
 const STALLED: f64 = 0.02;
 /// Errors, lost answers and stalls.
 const FAULTY: f64 = 0.05;
-/// MiB touched beforehand for 4 MB messages: 380 of them, each once as it came and once in the
-/// store, and the data objects they are rolled into.
-const LARGE_WARM_MIB: usize = 5_120;
-/// The same for 20 MB/s, alone and with as much of bulk beside it.
-const RATE_WARM_MIB: usize = 6_144;
+/// MiB touched beforehand: the records that wait for their roll, those of the round under way and
+/// what the cache keeps.
+const WARM_MIB: usize = 2_048;
 const CLASS_PRODUCERS: u32 = 16;
 
 pub async fn run(
@@ -133,10 +131,11 @@ fn express(bench: &Bench<'_, '_>) -> ModelOptions {
     StoreKind::profile(Profile::EXPRESS, bench.started)
 }
 
-/// A model that touches so much memory at least.
-fn warmed(store: ModelOptions, mib: usize) -> ModelOptions {
+/// A model for a broker with much in memory, all of it touched beforehand.
+fn warmed(store: ModelOptions) -> ModelOptions {
     ModelOptions {
-        warm_mib: store.warm_mib.max(mib),
+        warm_mib: store.warm_mib.max(WARM_MIB),
+        discard_kib: DISCARD_KIB,
         ..store
     }
 }
@@ -199,7 +198,7 @@ async fn large(
     } else {
         (express(bench), [Some(0.42), None, Some(0.55)])
     };
-    let store = warmed(store, LARGE_WARM_MIB);
+    let store = warmed(store);
     let (broker, place) = bench.broker(&StoreKind::Model(store), &[LOW]).await?;
     let count = args.large_count;
     let got = sizes::measure(bench, (&broker, &place), Size::MB4, count).await?;
@@ -235,7 +234,7 @@ fn extra(bench: &mut Bench<'_, '_>, case: Case, rated: &Rated) -> Result<(), Ben
 
 async fn rate(bench: &mut Bench<'_, '_>, args: &cli::Latency) -> Result<(), BenchError> {
     let case = Case::Rate;
-    let store = StoreKind::Model(warmed(s3(bench), RATE_WARM_MIB));
+    let store = StoreKind::Model(warmed(s3(bench)));
     let load = loads::twenty_mb(args.seconds);
     let (broker, _place) = bench.broker(&store, &[LOW]).await?;
     let alone = loads::rate(bench, &broker, &load, None, "20 MB/s").await?;

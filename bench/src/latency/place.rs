@@ -55,10 +55,15 @@ impl StoreKind {
 /// The allocator keeps what is given back, so that memory once touched stays so.
 const PURGE_DELAY: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "-1");
 
-/// The raw side's: what is put is copied while the delay runs.
+/// Least KiB of bodies that need not be kept where all is read from memory: checkpoints and
+/// manifests, which are read again, are smaller.
+pub const DISCARD_KIB: usize = 64;
+
+/// The raw side's: what is put is copied while the delay runs, and read by nobody.
 fn cold(options: ModelOptions) -> ModelOptions {
     ModelOptions {
         warm_mib: 0,
+        discard_kib: DISCARD_KIB,
         ..options
     }
 }
