@@ -8,7 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
 
@@ -416,6 +416,56 @@ impl AsyncWrite for Ready {
     }
 }
 
+fn second_peer() -> Arc<Peer> {
+    let advertised = Advertised {
+        host: "127.0.0.1".to_owned(),
+        port: 9092,
+    };
+    Arc::new(Peer {
+        connection: 2,
+        address: None,
+        advertised: Arc::new(advertised),
+        produce_turn: Arc::default(),
+        group_turn: Arc::default(),
+    })
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_wait_are_read_at_once_and_wake_nobody_until_they_are_done() {
+    let h = start();
+    let moved = Arc::new(Mutex::new(Vec::new()));
+    let client = Ready {
+        request: [1, 2, 3].map(|id| frame(SLOW, id, 1_000)).concat(),
+        at: 0,
+        moved: moved.clone(),
+    };
+    let phase = h.phase.subscribe();
+    let echo = Arc::clone(&h.echo);
+    let serve = serve_connection(echo, h.shared.clone(), second_peer(), client, phase);
+    let mut serve = std::pin::pin!(serve);
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(woken.clone());
+    let mut poll = || serve.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(poll().is_pending());
+    assert_eq!(*h.echo.started.lock(), [1, 2, 3]);
+    assert_eq!(*moved.lock(), [3 * 1_004]);
+    assert_eq!(woken.0.load(Ordering::Relaxed), 0, "it woke itself");
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert!(woken.0.load(Ordering::Relaxed) > 0, "nothing woke it");
+    assert!(poll().is_pending());
+    assert_eq!(moved.lock().iter().sum::<usize>(), 2 * 3 * 1_004);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_large_request_and_its_answer_leave_others_their_turn() {
     const LEN: usize = 1_000_000;
@@ -426,17 +476,7 @@ async fn a_large_request_and_its_answer_leave_others_their_turn() {
         at: 0,
         moved: moved.clone(),
     };
-    let advertised = Advertised {
-        host: "127.0.0.1".to_owned(),
-        port: 9092,
-    };
-    let peer = Arc::new(Peer {
-        connection: 2,
-        address: None,
-        advertised: Arc::new(advertised),
-        produce_turn: Arc::default(),
-        group_turn: Arc::default(),
-    });
+    let peer = second_peer();
     let phase = h.phase.subscribe();
     let serve = serve_connection(Arc::clone(&h.echo), h.shared.clone(), peer, client, phase);
     let served = Tasks::inline().spawn("connection", serve);

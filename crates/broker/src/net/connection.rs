@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{StreamExt, future::BoxFuture, stream::FuturesOrdered};
+use futures_util::future::BoxFuture;
 use tidemill_runtime::Instant;
 use tidemill_wire::Slice;
 use tokio::{
@@ -20,7 +20,7 @@ use tokio::{
 
 use super::{
     Call, FETCHES_IN_FLIGHT_MAX, Frame, FrameError, FrameReader, FrameWriter, NetShared, Outgoing,
-    Peer, Reply, Service, Step, Transport, WRITE_QUEUE_MAX_BYTES, Weight,
+    Peer, Reply, Service, Step, Transport, WRITE_QUEUE_MAX_BYTES, Weight, in_flight::InFlight,
 };
 
 /// Reads and writes of parts of large frames in a row before other tasks of the thread get their
@@ -64,8 +64,6 @@ impl Future for Running {
     }
 }
 
-type InFlight = FuturesOrdered<Running>;
-
 /// What happened in one turn of the loop.
 enum Turn {
     Answered((Weight, Reply)),
@@ -84,7 +82,7 @@ struct Connection<S> {
     shared: NetShared,
     reader: FrameReader,
     writer: FrameWriter,
-    in_flight: InFlight,
+    in_flight: InFlight<Running>,
     produces: usize,
     fetches: usize,
     /// Requests that run and are no fetches.
@@ -141,7 +139,7 @@ pub async fn serve_connection<S, IO>(
         peer,
         reader: FrameReader::new(now),
         writer: FrameWriter::default(),
-        in_flight: FuturesOrdered::new(),
+        in_flight: InFlight::new(),
         produces: 0,
         fetches: 0,
         others: Arc::default(),
@@ -321,7 +319,7 @@ impl<S: Service> Connection<S> {
             self.others.fetch_add(1, Ordering::Relaxed);
         }
         let others = Arc::clone(&self.others);
-        self.in_flight.push_back(Running {
+        self.in_flight.push(Running {
             weight,
             reply,
             others,
@@ -330,7 +328,7 @@ impl<S: Service> Connection<S> {
 
     /// What runs is not answered.
     fn drop_running(&mut self) {
-        self.in_flight = FuturesOrdered::new();
+        self.in_flight = InFlight::new();
         (self.produces, self.fetches) = (0, 0);
         self.others = Arc::default();
     }
@@ -453,8 +451,8 @@ async fn noting_waits<T>(turn: impl Future<Output = T>) -> (T, bool) {
 
 /// The next answer in order. `others` is given once the client has hung up: fetches that wait are
 /// abandoned as soon as nothing else runs.
-async fn next_answer(in_flight: &mut InFlight, others: Option<&AtomicUsize>) -> Turn {
-    std::future::poll_fn(|cx| match in_flight.poll_next_unpin(cx) {
+async fn next_answer(in_flight: &mut InFlight<Running>, others: Option<&AtomicUsize>) -> Turn {
+    std::future::poll_fn(|cx| match in_flight.poll_next(cx) {
         Poll::Ready(Some(answer)) => Poll::Ready(Turn::Answered(answer)),
         Poll::Ready(None) => Poll::Pending,
         Poll::Pending if others.is_some_and(|others| others.load(Ordering::Relaxed) == 0) => {

@@ -5,6 +5,7 @@
 //! knows no request: what to do with a frame is the [`Service`]'s business.
 
 mod connection;
+mod in_flight;
 mod listener;
 mod memory;
 mod reader;

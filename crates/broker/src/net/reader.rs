@@ -1,18 +1,31 @@
 //! Reading size-prefixed frames without trusting the size.
 
-use std::{fmt, future::Future, pin::Pin, time::Duration};
+use std::{
+    cell::RefCell,
+    fmt,
+    future::{Future, poll_fn},
+    pin::Pin,
+    task::{Poll, ready},
+    time::Duration,
+};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tidemill_runtime::Instant;
 use tidemill_wire::{ApiKey, batch::Hasher};
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
 use super::{Frame, NetShared, Share};
 
 /// Bytes of a size prefix.
 const PREFIX: usize = 4;
-/// Bytes an idle connection's buffer holds: most requests but Produce fit, so they take one read.
+/// Least bytes of a connection's buffer once something has come: so much of a large frame needs no
+/// share of memory yet.
 const IDLE_BUFFER: usize = 512;
+/// Bytes taken with the first read of a frame: most requests, and Produce of single records, come
+/// whole, and a read that leaves room needs no second one to learn that there is no more.
+const FIRST_READ: usize = 4 << 10;
+/// A frame up to here is copied off the buffer, so that what is kept of it keeps no other frame.
+const COPIED_MAX: usize = FIRST_READ;
 /// Bytes allocated for a large frame before its data has come; grows with what really comes.
 const FIRST_ALLOCATION: usize = 256 << 10;
 /// How many times what has come of a large frame is allocated for all of it, up to
@@ -95,6 +108,28 @@ const HEADER_MIN: usize = 8;
 
 type Acquire = Pin<Box<dyn Future<Output = Share> + Send>>;
 
+thread_local! {
+    /// Where a frame begins to be read: connections that wait for one need no room of their own.
+    static FIRST: RefCell<[u8; FIRST_READ]> = const { RefCell::new([0; FIRST_READ]) };
+}
+
+/// Appends to `buf` what has come, by way of the thread's room. Cancel safe.
+async fn first_read<R: AsyncRead + Unpin>(
+    from: &mut R,
+    buf: &mut BytesMut,
+) -> std::io::Result<usize> {
+    poll_fn(|context| {
+        FIRST.with_borrow_mut(|first| {
+            let mut first = ReadBuf::new(first);
+            ready!(Pin::new(&mut *from).poll_read(context, &mut first))?;
+            buf.reserve(first.filled().len().max(IDLE_BUFFER));
+            buf.extend_from_slice(first.filled());
+            Poll::Ready(Ok(first.filled().len()))
+        })
+    })
+    .await
+}
+
 /// Reads frames; keeps what it has read when a call is cancelled.
 pub struct FrameReader {
     buf: BytesMut,
@@ -176,10 +211,7 @@ impl FrameReader {
                 Ok(()) => self.read_body(from, want).await,
                 ended => ended.map(|()| 0),
             },
-            None => {
-                self.buf.reserve(IDLE_BUFFER);
-                from.read_buf(&mut self.buf).await
-            }
+            None => first_read(from, &mut self.buf).await,
         };
         match read {
             Ok(0) if self.want.is_none() && self.buf.is_empty() => return Ok(Step::End),
@@ -298,7 +330,7 @@ impl FrameReader {
     /// Cuts the frame off the buffer.
     fn take(&mut self, want: usize) -> Frame {
         self.want = None;
-        let bytes = if want <= IDLE_BUFFER {
+        let bytes = if want <= COPIED_MAX {
             let bytes = Bytes::copy_from_slice(&self.buf[..want]);
             self.buf.advance(want);
             bytes
