@@ -1,6 +1,7 @@
 //! The engine: one task that forms WAL objects, sends them, and commits what landed.
 
 use std::{
+    collections::VecDeque,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -30,6 +31,9 @@ const FIRST_NUMBER: u64 = 1;
 /// that takes some microseconds.
 const GATHER_MAX: Duration = Duration::from_millis(1);
 
+/// Objects put in turns of the engine's own before others of its thread get theirs.
+const AT_ONCE_IN_A_ROW: u32 = 4;
+
 pub(super) struct Engine {
     pub(super) wal: Arc<Wal>,
     pub(super) window: Window,
@@ -44,6 +48,8 @@ pub(super) struct Engine {
     /// Partitions whose waiters are to be woken.
     pub(super) touched: Vec<Arc<Partition>>,
     landed: mpsc::Receiver<Landed>,
+    /// What was done when it was sent.
+    at_once: VecDeque<Landed>,
     send_landed: mpsc::Sender<Landed>,
 }
 
@@ -61,6 +67,7 @@ impl Engine {
             committing: None,
             touched: Vec::new(),
             landed,
+            at_once: VecDeque::new(),
             send_landed,
         }
     }
@@ -70,8 +77,19 @@ impl Engine {
         let mut stop = wal.stop.subscribe();
         // A disk may be full from the start.
         wal.look_at_space().await;
+        let mut in_a_row = 0;
         loop {
             let alarm = self.send_due();
+            if let Some(landed) = self.at_once.pop_front() {
+                self.take_landed(landed);
+                in_a_row += 1;
+                if in_a_row == AT_ONCE_IN_A_ROW {
+                    in_a_row = 0;
+                    tokio::task::yield_now().await;
+                }
+                continue;
+            }
+            in_a_row = 0;
             tokio::select! {
                 biased;
                 _ = stop.wait_for(Option::is_some) => return,
@@ -263,7 +281,8 @@ impl Engine {
             return;
         }
         self.wal.progress.lock().next = number + 1;
-        self.wal.send(number, encoded, self.send_landed.clone());
+        let done = self.wal.send(number, encoded, self.send_landed.clone());
+        self.at_once.extend(done);
     }
 
     /// Commits what this PUT, and others that landed meanwhile, allow.
@@ -294,7 +313,8 @@ impl Engine {
                 self.broken(broken);
                 return;
             }
-            next = self.landed.try_recv().ok();
+            let done = self.at_once.pop_front();
+            next = done.or_else(|| self.landed.try_recv().ok());
         }
         if self.window.decided_below() == self.window.next() {
             self.needs.clear();

@@ -1,6 +1,10 @@
 //! Encoding and sending WAL objects.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    future::Future,
+    sync::{Arc, atomic::Ordering},
+    task::{Context, Poll, Waker},
+};
 
 use bytes::Bytes;
 use tidemill_runtime::{Instant, Runtime};
@@ -12,6 +16,9 @@ use tokio::sync::mpsc;
 
 use super::{Wal, stage::Staged};
 use crate::format::wal::{VERSION, WalDirectory, WalEntry};
+
+/// Longest object that may be put in the engine's own turn; copying it takes some microseconds.
+const AT_ONCE_MAX: u64 = 64 << 10;
 
 /// A WAL object ready to be sent, and where its body begins.
 pub(super) struct Encoded {
@@ -94,29 +101,44 @@ impl Wal {
 
     /// Sends an object until its outcome is certain (R4), in a task of its own, which ends when the
     /// log stops. A hedge belongs in here: a second `create` with the same bytes, the first answer
-    /// wins.
+    /// wins. Returns what a directory or memory has done at once: a task would be two hand-overs
+    /// more, and from the fourth in a row on Tokio wakes another thread each time.
     pub(super) fn send(
         self: &Arc<Self>,
         number: u64,
         object: Encoded,
         landed: mpsc::Sender<Landed>,
-    ) {
-        let wal = self.clone();
-        let put = async move {
-            let clock = &wal.runtime.clock;
-            let sent = clock.monotonic();
-            let mut stop = wal.stop.subscribe();
-            let ours = tokio::select! {
-                biased;
-                _ = stop.wait_for(Option::is_some) => return,
-                ours = wal.create(number, object) => ours,
-            };
-            let at = clock.monotonic();
-            wal.stages.put.observe(at.saturating_duration_since(sent));
-            // The engine is gone only if the log has stopped.
-            let _ = landed.send(Landed { number, ours, at }).await;
+    ) -> Option<Landed> {
+        let at_once = self.objects.store().is_local() && object.payload.len() <= AT_ONCE_MAX;
+        let mut put = Box::pin(self.clone().put(number, object));
+        if at_once
+            && let Poll::Ready(done) = put.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        {
+            return done;
+        }
+        let send = async move {
+            if let Some(done) = put.await {
+                // The engine is gone only if the log has stopped.
+                let _ = landed.send(done).await;
+            }
         };
-        self.runtime.tasks.spawn("wal-put", put);
+        self.runtime.tasks.spawn("wal-put", send);
+        None
+    }
+
+    /// `None` if the log has stopped.
+    async fn put(self: Arc<Self>, number: u64, object: Encoded) -> Option<Landed> {
+        let clock = &self.runtime.clock;
+        let sent = clock.monotonic();
+        let mut stop = self.stop.subscribe();
+        let ours = tokio::select! {
+            biased;
+            _ = stop.wait_for(Option::is_some) => return None,
+            ours = self.create(number, object) => ours,
+        };
+        let at = clock.monotonic();
+        self.stages.put.observe(at.saturating_duration_since(sent));
+        Some(Landed { number, ours, at })
     }
 
     async fn create(&self, number: u64, object: Encoded) -> bool {
