@@ -14,11 +14,15 @@ use crate::{
 impl Directory {
     /// Creates files for the next writes, beside what waits for this one.
     fn prepare(&self, dir: PathBuf) {
-        if !self.inner.fs.wants_spares(&dir) {
+        let Some(pause) = self.inner.fs.wants_spares(&dir) else {
             return;
-        }
-        let (tasks, fs) = (self.runtime.tasks.clone(), self.inner.fs.clone());
+        };
+        let (clock, fs) = (self.runtime.clock.clone(), self.inner.fs.clone());
+        let tasks = self.runtime.tasks.clone();
         let make = async move {
+            if !pause.is_zero() {
+                clock.sleep(pause).await;
+            }
             // A panic is logged where it is met.
             let _ = tasks
                 .blocking("store-spares", move || fs.make_spares(&dir))

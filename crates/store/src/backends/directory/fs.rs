@@ -1,6 +1,6 @@
 //! File operations the directory backend needs, as a trait, so that a simulation can crash them.
 
-use std::{fmt::Debug, io, ops::Range, path::Path, sync::Arc};
+use std::{fmt::Debug, io, ops::Range, path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
@@ -123,10 +123,11 @@ pub trait Fs: Debug + Send + Sync + 'static {
         false
     }
 
-    /// True if [`Fs::make_spares`] has something to do.
-    fn wants_spares(&self, dir: &Path) -> bool {
+    /// How long to wait before [`Fs::make_spares`]; `None` if it has nothing to do, or somebody has
+    /// been told already.
+    fn wants_spares(&self, dir: &Path) -> Option<Duration> {
         let _ = dir;
-        false
+        None
     }
 
     /// Creates files for the next [`Fs::temp`]s in `dir`. What fails is left to them.

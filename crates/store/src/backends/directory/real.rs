@@ -10,7 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    time::UNIX_EPOCH,
+    time::{Duration, UNIX_EPOCH},
 };
 
 use bytes::Bytes;
@@ -30,6 +30,8 @@ const MAX_SLICES: usize = 1_024;
 pub struct RealFs {
     /// Set once the file system has refused files without a name (or `/proc` is missing).
     named_only: AtomicBool,
+    /// Set once `/proc` has named a file.
+    has_proc: AtomicBool,
     direct: Arc<Direct>,
     spares: Spares,
     /// Files open for reading.
@@ -226,7 +228,9 @@ impl RealFs {
         match rustix::fs::open(dir, flags, Mode::from_raw_mode(0o644)) {
             Ok(fd) => {
                 let file = File::from(fd);
-                if Path::new(&proc_name(&file)).exists() {
+                // Without `/proc` it could not be linked. Looked for once.
+                if self.has_proc.load(Ordering::Relaxed) || Path::new(&proc_name(&file)).exists() {
+                    self.has_proc.store(true, Ordering::Relaxed);
                     return Ok(Some(file));
                 }
             }
@@ -261,8 +265,11 @@ impl Fs for RealFs {
         self.spares.has(dir)
     }
 
-    fn wants_spares(&self, dir: &Path) -> bool {
-        !self.named_only.load(Ordering::Relaxed) && self.spares.are_few(dir)
+    fn wants_spares(&self, dir: &Path) -> Option<Duration> {
+        match self.named_only.load(Ordering::Relaxed) {
+            true => None,
+            false => self.spares.wanted(dir),
+        }
     }
 
     fn make_spares(&self, dir: &Path) {

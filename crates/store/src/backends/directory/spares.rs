@@ -7,14 +7,19 @@ use std::{
     fs::File,
     io,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
 };
 
 use parking_lot::Mutex;
 
 /// Files kept ready. More would be created in one go and keep a core from what waits for it.
-const SPARES_MAX: usize = 4;
+const SPARES_MAX: usize = 6;
 /// With no more than these, others are created.
-const SPARES_FEW: usize = 2;
+const SPARES_FEW: usize = 3;
+/// How long that may wait while there is one: whoever waits for the write just done is answered
+/// first, and does not share a core with it.
+const LATER: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Default)]
 struct Ready {
@@ -28,6 +33,8 @@ pub(super) struct Spares {
     ready: Mutex<Ready>,
     /// Held by who creates some.
     making: Mutex<()>,
+    /// Some are to be created in a moment.
+    planned: AtomicBool,
 }
 
 impl Spares {
@@ -45,13 +52,29 @@ impl Spares {
         ready.dir == dir && !ready.files.is_empty()
     }
 
-    pub(super) fn are_few(&self, dir: &Path) -> bool {
-        let ready = self.ready.lock();
-        (ready.dir != dir || ready.files.len() <= SPARES_FEW) && !self.making.is_locked()
+    /// When to make some for `dir`, from now on; `None` if there are enough, or somebody does.
+    pub(super) fn wanted(&self, dir: &Path) -> Option<Duration> {
+        let left = {
+            let ready = self.ready.lock();
+            if ready.dir == dir {
+                ready.files.len()
+            } else {
+                0
+            }
+        };
+        if left > SPARES_FEW || self.making.is_locked() {
+            return None;
+        }
+        if left == 0 {
+            return Some(Duration::ZERO);
+        }
+        let is_planned = self.planned.swap(true, Ordering::Relaxed);
+        (!is_planned).then_some(LATER)
     }
 
     /// Calls `create` until there are enough for `dir`, or it fails.
     pub(super) fn make(&self, dir: &Path, create: impl Fn() -> io::Result<Option<File>>) {
+        self.planned.store(false, Ordering::Relaxed);
         let Some(_making) = self.making.try_lock() else {
             return;
         };
