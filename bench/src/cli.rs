@@ -251,7 +251,7 @@ pub struct Latency {
     #[arg(long, default_value_t = 3_000)]
     pub count: u64,
     /// Messages of 4 MB measured.
-    #[arg(long, default_value_t = 300)]
+    #[arg(long, default_value_t = 1_000)]
     pub large_count: u64,
     /// Seconds measured where there is a rate.
     #[arg(long, default_value_t = 30.0)]

@@ -254,7 +254,7 @@ async fn rate(bench: &mut Bench<'_, '_>, args: &cli::Latency) -> Result<(), Benc
 
 async fn rate_stalls(bench: &mut Bench<'_, '_>, args: &cli::Latency) -> Result<(), BenchError> {
     let case = Case::RateStalls;
-    let store = StoreKind::Model(stalling(s3(bench), STALLED));
+    let store = StoreKind::Model(warmed(stalling(s3(bench), STALLED)));
     let (broker, _place) = bench.broker(&store, &[LOW]).await?;
     let load = loads::twenty_mb(args.seconds);
     let got = loads::rate(bench, &broker, &load, None, "20 MB/s, stalls").await?;
