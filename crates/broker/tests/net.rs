@@ -460,7 +460,7 @@ async fn requests_that_wait_are_read_at_once_and_wake_nobody_until_they_are_done
     assert_eq!(*h.echo.started.lock(), [1, 2, 3]);
     assert_eq!(*moved.lock(), [3 * 1_004]);
     assert_eq!(woken.0.load(Ordering::Relaxed), 0, "it woke itself");
-    tokio::time::sleep(Duration::from_secs(6)).await;
+    h.echo.clock.sleep(Duration::from_secs(6)).await;
     assert!(woken.0.load(Ordering::Relaxed) > 0, "nothing woke it");
     assert!(poll().is_pending());
     assert_eq!(moved.lock().iter().sum::<usize>(), 2 * 3 * 1_004);
