@@ -1,4 +1,5 @@
-//! The engine: one task that forms WAL objects, sends them, and commits what landed.
+//! The engine: forms WAL objects, sends them, and commits what landed; one turn at a time, taken by
+//! a task of its own or by whoever has just appended.
 
 use std::{
     collections::VecDeque,
@@ -9,7 +10,6 @@ use std::{
 use bytes::Bytes;
 use tidemill_invariants::wal as rule;
 use tidemill_runtime::Instant;
-use tokio::sync::mpsc;
 
 use super::{
     Progress, Wal,
@@ -31,8 +31,18 @@ const FIRST_NUMBER: u64 = 1;
 /// that takes some microseconds.
 const GATHER_MAX: Duration = Duration::from_millis(1);
 
-/// Objects put in turns of the engine's own before others of its thread get theirs.
-const AT_ONCE_IN_A_ROW: u32 = 4;
+/// Rounds of a turn, of which each may put an object in a directory, before others of the thread get
+/// theirs.
+const ROUNDS: u32 = 4;
+
+/// What the engine waits for after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turned {
+    /// For nothing: there is more to do.
+    Unfinished,
+    /// For a PUT, for an entry, or for this time.
+    Waits(Option<Instant>),
+}
 
 pub(super) struct Engine {
     pub(super) wal: Arc<Wal>,
@@ -47,15 +57,12 @@ pub(super) struct Engine {
     pub(super) committing: Option<Arc<Pending>>,
     /// Partitions whose waiters are to be woken.
     pub(super) touched: Vec<Arc<Partition>>,
-    landed: mpsc::Receiver<Landed>,
     /// What was done when it was sent.
     at_once: VecDeque<Landed>,
-    send_landed: mpsc::Sender<Landed>,
 }
 
 impl Engine {
     pub fn new(wal: Arc<Wal>) -> Self {
-        let (send_landed, landed) = mpsc::channel(WAL_IN_FLIGHT_MAX);
         Self {
             wal,
             window: Window::new(FIRST_NUMBER),
@@ -66,38 +73,53 @@ impl Engine {
             ready: Vec::new(),
             committing: None,
             touched: Vec::new(),
-            landed,
             at_once: VecDeque::new(),
-            send_landed,
         }
     }
 
-    pub async fn run(mut self) {
+    /// Takes turns until the log stops.
+    pub async fn run(self) {
         let wal = self.wal.clone();
         let mut stop = wal.stop.subscribe();
         // A disk may be full from the start.
         wal.look_at_space().await;
-        let mut in_a_row = 0;
+        let _last = Seated::new(self);
         loop {
-            let alarm = self.send_due();
-            if let Some(landed) = self.at_once.pop_front() {
-                self.take_landed(landed);
-                in_a_row += 1;
-                if in_a_row == AT_ONCE_IN_A_ROW {
-                    in_a_row = 0;
+            let Some(turned) = turn(&mut wal.engine.lock()) else {
+                // It panicked in somebody else's turn.
+                return;
+            };
+            let alarm = match turned {
+                Turned::Unfinished => {
                     tokio::task::yield_now().await;
+                    continue;
                 }
-                continue;
-            }
-            in_a_row = 0;
+                Turned::Waits(alarm) => alarm,
+            };
             tokio::select! {
                 biased;
                 _ = stop.wait_for(Option::is_some) => return,
-                Some(landed) = self.landed.recv() => self.take_landed(landed),
                 () = wal.pushed.notified() => {}
                 () = until(&wal, alarm) => {}
             }
         }
+    }
+
+    /// Sends what may be sent and commits what landed.
+    fn turn(&mut self) -> Turned {
+        for _ in 0..ROUNDS {
+            let alarm = self.send_due();
+            match self.next_landed() {
+                Some(landed) => self.take_landed(landed),
+                None => return Turned::Waits(alarm),
+            }
+        }
+        Turned::Unfinished
+    }
+
+    fn next_landed(&mut self) -> Option<Landed> {
+        let at_once = self.at_once.pop_front();
+        at_once.or_else(|| self.wal.landed.lock().pop_front())
     }
 
     /// Sends all that may be sent now; gives the time of the next object, if time decides.
@@ -281,7 +303,7 @@ impl Engine {
             return;
         }
         self.wal.progress.lock().next = number + 1;
-        let done = self.wal.send(number, encoded, self.send_landed.clone());
+        let done = self.wal.send(number, encoded);
         self.at_once.extend(done);
     }
 
@@ -313,8 +335,7 @@ impl Engine {
                 self.broken(broken);
                 return;
             }
-            let done = self.at_once.pop_front();
-            next = done.or_else(|| self.landed.try_recv().ok());
+            next = self.next_landed();
         }
         if self.window.decided_below() == self.window.next() {
             self.needs.clear();
@@ -388,6 +409,34 @@ impl Drop for Engine {
     }
 }
 
+/// The engine in its place among what is shared, from which it goes when its task ends.
+struct Seated(Arc<Wal>);
+
+impl Seated {
+    fn new(engine: Engine) -> Self {
+        let wal = engine.wal.clone();
+        *wal.engine.lock() = Some(Box::new(engine));
+        Self(wal)
+    }
+}
+
+impl Drop for Seated {
+    fn drop(&mut self) {
+        let engine = self.0.engine.lock().take();
+        // Fails what waits: not under the lock.
+        drop(engine);
+    }
+}
+
+/// `None` if the engine has ended. It is out of its place meanwhile, so that a panic ends it,
+/// whoever's turn it was.
+fn turn(place: &mut Option<Box<Engine>>) -> Option<Turned> {
+    let mut engine = place.take()?;
+    let turned = engine.turn();
+    *place = Some(engine);
+    Some(turned)
+}
+
 async fn until(wal: &Wal, alarm: Option<Instant>) {
     match alarm {
         Some(alarm) => wal.runtime.clock.sleep_until(alarm).await,
@@ -396,6 +445,19 @@ async fn until(wal: &Wal, alarm: Option<Instant>) {
 }
 
 impl Wal {
+    /// The turn of somebody who has appended, and who holds no lock. A directory without syncs has
+    /// then committed the entry before he asks for it; the engine's task would have to be woken,
+    /// and to wake him and the readers, for which Tokio wakes another thread each time.
+    pub(super) fn turn_of_appender(&self) {
+        if self.objects.store().is_local()
+            && let Some(mut place) = self.engine.try_lock()
+            && turn(&mut place) == Some(Turned::Waits(None))
+        {
+            return;
+        }
+        self.pushed.notify_one();
+    }
+
     /// When small entries that are `due` may leave, while a request still adds to them.
     fn gathered(&self, due: Option<Instant>, now: Instant) -> Option<Instant> {
         let is_gathering = self.gathering.load(Ordering::Acquire) > 0;

@@ -14,7 +14,7 @@ mod tuning;
 mod window;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     fmt,
     sync::{
         Arc,
@@ -29,7 +29,7 @@ use tidemill_store::NumberedLog;
 use tidemill_wire::ids::{PartitionId, WriterId};
 use tokio::sync::{Notify, watch};
 
-use self::{engine::Engine, fresh::Freshness, queue::Queue};
+use self::{engine::Engine, fresh::Freshness, object::Landed, queue::Queue};
 pub use self::{
     object::{StartError, start},
     space::SpaceTaken,
@@ -64,7 +64,11 @@ pub struct Wal {
     runtime: Runtime,
     limits: LogLimits,
     queue: Mutex<Queue>,
-    /// The queue changed.
+    /// While its task runs and nobody takes a turn.
+    engine: Mutex<Option<Box<Engine>>>,
+    /// PUTs whose outcome the engine does not know yet.
+    landed: Mutex<VecDeque<Landed>>,
+    /// The queue changed, or a PUT landed.
     pushed: Notify,
     /// Requests of which some entries are appended and some are not.
     gathering: AtomicUsize,
@@ -98,7 +102,11 @@ pub struct Gather(Arc<Wal>);
 impl Drop for Gather {
     fn drop(&mut self) {
         self.0.gathering.fetch_sub(1, Ordering::AcqRel);
-        self.0.pushed.notify_one();
+        if std::thread::panicking() {
+            self.0.pushed.notify_one();
+        } else {
+            self.0.turn_of_appender();
+        }
     }
 }
 
@@ -125,6 +133,8 @@ impl Wal {
             runtime: options.runtime.clone(),
             limits: options.limits.clone(),
             queue: Mutex::new(Queue::new(&options.limits)),
+            engine: Mutex::default(),
+            landed: Mutex::default(),
             pushed: Notify::new(),
             gathering: AtomicUsize::new(0),
             pending_bytes: AtomicU64::new(0),

@@ -12,7 +12,6 @@ use tidemill_store::{
     CreateOutcome, Envelope, NumberedLog, ObjectKind, Payload, PutId, StoreError,
 };
 use tidemill_wire::ids::WriterId;
-use tokio::sync::mpsc;
 
 use super::{Wal, stage::Staged};
 use crate::format::wal::{VERSION, WalDirectory, WalEntry};
@@ -103,12 +102,7 @@ impl Wal {
     /// log stops. A hedge belongs in here: a second `create` with the same bytes, the first answer
     /// wins. Returns what a directory or memory has done at once: a task would be two hand-overs
     /// more, and from the fourth in a row on Tokio wakes another thread each time.
-    pub(super) fn send(
-        self: &Arc<Self>,
-        number: u64,
-        object: Encoded,
-        landed: mpsc::Sender<Landed>,
-    ) -> Option<Landed> {
+    pub(super) fn send(self: &Arc<Self>, number: u64, object: Encoded) -> Option<Landed> {
         let at_once = self.objects.store().is_local() && object.payload.len() <= AT_ONCE_MAX;
         let mut put = Box::pin(self.clone().put(number, object));
         if at_once
@@ -116,14 +110,19 @@ impl Wal {
         {
             return done;
         }
+        let wal = self.clone();
         let send = async move {
             if let Some(done) = put.await {
-                // The engine is gone only if the log has stopped.
-                let _ = landed.send(done).await;
+                wal.note_landed(done);
             }
         };
         self.runtime.tasks.spawn("wal-put", send);
         None
+    }
+
+    fn note_landed(&self, landed: Landed) {
+        self.landed.lock().push_back(landed);
+        self.pushed.notify_one();
     }
 
     /// `None` if the log has stopped.

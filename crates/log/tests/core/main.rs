@@ -13,4 +13,5 @@ mod oracle;
 mod producers;
 mod replay;
 mod sealer;
+mod turns;
 mod wal;

@@ -14,9 +14,9 @@ use std::{
 use parking_lot::Mutex;
 
 /// Files kept ready. More would be created in one go and keep a core from what waits for it.
-const SPARES_MAX: usize = 6;
+const SPARES_MAX: usize = 12;
 /// With no more than these, others are created.
-const SPARES_FEW: usize = 3;
+const SPARES_FEW: usize = 4;
 /// How long that may wait while there is one: whoever waits for the write just done is answered
 /// first, and does not share a core with it.
 const LATER: Duration = Duration::from_millis(1);
