@@ -31,8 +31,8 @@ const FIRST_NUMBER: u64 = 1;
 /// that takes some microseconds.
 const GATHER_MAX: Duration = Duration::from_millis(1);
 
-/// Rounds of a turn, of which each may put an object in a directory, before others of the thread get
-/// theirs.
+/// Rounds of a turn, of which each may put an object in a directory, before others of the thread
+/// get theirs.
 const ROUNDS: u32 = 4;
 
 /// What the engine waits for after a turn.
