@@ -105,9 +105,12 @@ impl Engine {
         }
     }
 
-    /// Sends what may be sent and commits what landed.
+    /// Sends what may be sent and commits what landed; nothing of either once the log has stopped.
     fn turn(&mut self) -> Turned {
         for _ in 0..ROUNDS {
+            if self.wal.stopped().is_some() {
+                return Turned::Waits(None);
+            }
             let alarm = self.send_due();
             match self.next_landed() {
                 Some(landed) => self.take_landed(landed),
